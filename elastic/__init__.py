@@ -1,0 +1,1 @@
+"""Elasticity: policies, the autoscaler, the training runtime, and the arithmetic they share."""

@@ -1,0 +1,1 @@
+"""Decisions: from a snapshot of a queue to the number of workers each elastic Job should have. Pure."""

@@ -1,0 +1,1 @@
+"""What is said: the types of specs and records, and the JSON Schemas they are checked with. Pure."""

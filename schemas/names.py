@@ -1,0 +1,89 @@
+"""The names this project owns on the cluster: annotations, labels, tasks, environment, ports.
+
+One place, so that whoever writes a name and whoever reads it cannot disagree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+# Annotations on the Job; each holds JSON in the form of a type of `schemas.records`.
+OWNER = "kfp-volcano/owner"
+REQUEST = "kfp-volcano/request"
+RESIZE = "kfp-volcano/resize"
+PROGRESS = "kfp-volcano/progress"
+STEPS = "kfp-volcano/steps"
+HOLD = "kfp-volcano/hold"
+SPEC = "kfp-volcano/spec"
+"""The TrainingJob the Job was rendered from, as JSON: what the autoscaler and the steps read ranges from."""
+
+# Labels on the Job.
+RUN_LABEL = "kfp-volcano/run"
+"""A digest of the run id (`run_label`), by which the exit task finds the run's Job."""
+TEAM_LABEL = "kfp-volcano/team"
+"""Whose work it is, in reports; the namespace where absent."""
+
+# Tasks of an elastic Job. Other roles keep their own names; these three are reserved.
+COORDINATOR = "coordinator"
+CORE = "core"
+ELASTIC = "elastic"
+RESERVED_TASKS = (COORDINATOR, CORE, ELASTIC)
+
+# Environment of the Job's containers.
+ENV_JOB = "KFP_VOLCANO_JOB"
+"""namespace/name of the Job."""
+ENV_POD = "KFP_VOLCANO_POD"
+ENV_POD_IP = "KFP_VOLCANO_POD_IP"
+ENV_TASK = "KFP_VOLCANO_TASK"
+ENV_TASK_INDEX = "KFP_VOLCANO_TASK_INDEX"
+ENV_COORDINATOR = "KFP_VOLCANO_COORDINATOR"
+"""Host of the coordinator pod."""
+ENV_JOB_DIR = "KFP_VOLCANO_JOB_DIR"
+"""Folder on the checkpoint volume that belongs to this Job alone."""
+ENV_ELASTICITY = "KFP_VOLCANO_ELASTICITY"
+"""JSON of `schemas.training_job.RuntimeSettings`: what training code needs of the spec."""
+ENV_CLUSTER = "KFP_VOLCANO_CLUSTER"
+"""Which cluster to talk to: `embedded:<address of the host's Ray>`, or absent for Kubernetes."""
+ENV_RUN_ID = "KFP_VOLCANO_RUN_ID"
+"""Overrides the pipeline run's id, so that a run on the embedded cluster can be taken up again."""
+
+ENV_OUT = "KFP_VOLCANO_OUT"
+"""Folder of a run on this machine: its report, ledgers, logs, and how a failed step failed."""
+
+# Ports of the coordinator.
+LIGHTHOUSE_PORT = 29510
+PROGRESS_PORT = 29511
+
+# Resources.
+GPU = "nvidia.com/gpu"
+
+_NOT_DNS = re.compile(r"[^a-z0-9-]+")
+_LONGEST_SUFFIX = len("-coordinator-0")
+_LONGEST_LABEL = 63
+
+
+def run_label(run_id: str) -> str:
+    """A run id as a label value: 12 hex digits of its SHA-256, for run ids may hold anything."""
+    return hashlib.sha256(run_id.encode()).hexdigest()[:12]
+
+
+def job_name(name: str, run_id: str) -> str:
+    """The Job's name for a spec's name in a run: the same for every attempt of a step, different between runs.
+
+    Cut so that `<job>-<task>-<index>` of any task stays a valid host name (63 characters, DNS-1123).
+    """
+    suffix = "-" + run_label(run_id)[:8]
+    room = _LONGEST_LABEL - len(suffix) - _LONGEST_SUFFIX - 4
+    stem = _NOT_DNS.sub("-", name.lower()).strip("-")[:room].strip("-") or "job"
+    return stem + suffix
+
+
+def pod_name(job: str, task: str, index: int) -> str:
+    """Volcano's name of a pod (`MakePodName`, pkg/controllers/job/helpers/helpers.go)."""
+    return f"{job}-{task}-{index}"
+
+
+def host_name(job: str, task: str, index: int) -> str:
+    """A pod's name in DNS within its namespace, as Volcano's `svc` plugin arranges it."""
+    return f"{pod_name(job, task, index)}.{job}"

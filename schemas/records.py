@@ -1,0 +1,201 @@
+"""What the parts write to each other on the Job object: JSON in annotations, each with a schema.
+
+All times are Unix seconds, all durations seconds. `parse` and `dump` convert one annotation's text; unknown keys of a
+newer version are ignored, so that an old reader survives a new writer.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "Hold",
+    "MembershipChange",
+    "Owner",
+    "Phase",
+    "Progress",
+    "ResizeOutcome",
+    "ResizeRequest",
+    "StepRecord",
+    "dump",
+    "parse",
+    "parse_list",
+]
+
+
+class Phase(str, Enum):
+    """How far a resize has come. The last four are final."""
+
+    ACCEPTED = "Accepted"
+    PATCHED = "Patched"
+    READY = "Ready"
+    DONE = "Done"
+    ROLLED_BACK = "RolledBack"
+    EXPIRED = "Expired"
+    REFUSED = "Refused"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more will happen to this resize."""
+        return self in {Phase.DONE, Phase.ROLLED_BACK, Phase.EXPIRED, Phase.REFUSED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Annotation `kfp-volcano/owner`: which step of which run created the Job, from which spec."""
+
+    run_id: str
+    step: str
+    spec_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeRequest:
+    """Annotation `kfp-volcano/request`: the number of workers that somebody wants the Job to have."""
+
+    id: str
+    from_workers: int
+    to_workers: int
+    reason: str
+    """Reason code, one word: `QueueIdle`, `GangPending`, …"""
+    explanation: str
+    """One sentence for people."""
+    policy: str
+    by: str
+    at: float
+    expires: float
+    urgent: bool = False
+    """Owed to a waiting gang: the autoscaler patches at once under the Lease, the DAG's step verifies and records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeOutcome:
+    """One entry of annotation `kfp-volcano/resize` (newest last, at most 50): what became of a request."""
+
+    id: str
+    phase: Phase
+    from_workers: int
+    to_workers: int
+    reason: str
+    explanation: str
+    requested_at: float
+    executed_by: str
+    accepted_at: float | None = None
+    patched_at: float | None = None
+    ready_at: float | None = None
+    done_at: float | None = None
+    pause_s: float | None = None
+    """Longest time between two committed steps around the resize, less the median step time."""
+    steps_lost: int | None = None
+    """Training steps that were computed and had to be discarded because of it."""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipChange:
+    """A change of the number of workers that trained, as training saw it."""
+
+    step: int
+    from_workers: int
+    to_workers: int
+    at: float
+    pause_s: float
+    steps_lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Annotation `kfp-volcano/progress`: where training stands; written by the coordinator at most every 5 s."""
+
+    step: int
+    total_steps: int
+    samples: int
+    epoch: int
+    throughput: float
+    """Samples per second over the last reports."""
+    workers: int
+    batch: int
+    lr: float
+    at: float
+    loss: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The latest values the training code logged itself, e.g. accuracy."""
+    changes: tuple[MembershipChange, ...] = ()
+    """The last 20 changes of membership, newest last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One entry of annotation `kfp-volcano/steps`: a DAG step that has run."""
+
+    name: str
+    attempt: int
+    outcome: str
+    """`Running`, `Succeeded`, `Failed`, or for a train step also `Resized`."""
+    started_at: float
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Annotation `kfp-volcano/hold`: a person wants no automatic resize until then; `override` sets a size."""
+
+    until: float
+    by: str
+    override: int | None = None
+    reason: str = ""
+
+
+T = TypeVar("T")
+
+
+def dump(record: object) -> str:
+    """A record, or a list of records, as the text of an annotation."""
+    if isinstance(record, (list, tuple)):
+        return json.dumps([_plain(item) for item in record], separators=(",", ":"))
+    return json.dumps(_plain(record), separators=(",", ":"))
+
+
+def parse(kind: type[T], text: str) -> T:
+    """The record in an annotation's text. Raises ValueError where it is not one."""
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"{kind.__name__}: expected a JSON object, found {type(value).__name__}")  # noqa: TRY004
+    return _build(kind, value)
+
+
+def parse_list(kind: type[T], text: str | None) -> list[T]:
+    """The list of records in an annotation's text; empty where there is none."""
+    return [_build(kind, value) for value in json.loads(text)] if text else []
+
+
+def _plain(record: object) -> dict[str, Any]:
+    if not is_dataclass(record) or isinstance(record, type):
+        raise TypeError(f"not a record: {record!r}")
+    return {key: value for key, value in asdict(record).items() if value is not None}
+
+
+def _build(kind: type[T], value: Mapping[str, Any]) -> T:
+    hints = get_type_hints(kind)
+    arguments: dict[str, Any] = {}
+    for entry in fields(kind):  # type: ignore[arg-type]
+        if entry.name not in value:
+            continue
+        raw = value[entry.name]
+        hint = hints[entry.name]
+        nested = next((a for a in get_args(hint) if isinstance(a, type) and is_dataclass(a)), None)
+        if nested is not None and isinstance(raw, list):
+            raw = tuple(_build(nested, item) for item in raw)
+        elif isinstance(hint, type) and issubclass(hint, Enum):
+            raw = hint(raw)
+        arguments[entry.name] = raw
+    try:
+        return kind(**arguments)
+    except TypeError as error:
+        raise ValueError(f"{kind.__name__}: {error}") from error

@@ -1,0 +1,240 @@
+"""The command line: `kfp-volcano COMMAND`.
+
+Data goes to standard output, progress and messages to standard error. Exit codes: 0 done, 1 the training failed,
+2 wrong use or input, 3 the cluster could not be reached or refused, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kfp_volcano import __version__
+from kfp_volcano.errors import KfpVolcanoError, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kfp_volcano.schemas.training_job import TrainingJob
+
+__all__ = ["main"]
+
+INTERRUPTED = 130
+
+
+class _Group(click.Group):
+    """Errors raised on purpose become a message and an exit code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line."""
+        kwargs["standalone_mode"] = False
+        try:
+            code = super().main(*args, **kwargs)
+        except click.exceptions.Abort:
+            sys.exit(INTERRUPTED)
+        except KeyboardInterrupt:
+            click.echo("interrupted: everything this command started has been ended", err=True)
+            sys.exit(INTERRUPTED)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except KfpVolcanoError as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(error.exit_code)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kfp-volcano")
+def main() -> None:
+    """Elastic, gang-scheduled training from Kubeflow Pipelines on Volcano.
+
+    \b
+    See it work on this machine:     kfp-volcano demo --out demo-run
+    Check and render a spec:         kfp-volcano validate job.yaml
+                                     kfp-volcano render job.yaml
+    Run a pipeline on this machine:  kfp-volcano run pipeline.py --local
+    Compile it for a KFP backend:    kfp-volcano compile pipeline.py -o pipeline.yaml
+
+    \b
+    Exit codes: 0 done · 1 the training failed · 2 wrong use or input ·
+                3 the cluster could not be reached or refused · 130 interrupted
+    """
+
+
+spec_argument = click.argument("spec", type=click.Path(path_type=Path))
+pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path))
+pipeline_option = click.option("--pipeline", "name", metavar="NAME", help="Which pipeline, where the file has several.")
+
+
+@main.command()
+@spec_argument
+def validate(spec: Path) -> None:
+    """Check a TrainingJob: every problem at once, each with its place.
+
+    \b
+    Example: kfp-volcano validate job.yaml
+    """
+    job = _read(spec)
+    replicas = job.workers.replicas
+    size = f"{replicas.min}" if replicas.fixed else f"{replicas.min} to {replicas.max}"
+    click.echo(f"{spec}: {job.namespace}/{job.name} is valid: {size} workers in queue {job.queue}")
+
+
+@main.command()
+@spec_argument
+@click.option("--workers", type=int, help="Start with this many workers; by default the least.")
+@click.option("--run-id", default="render", show_default=True, help="The run id that names the Job.")
+def render(spec: Path, workers: int | None, run_id: str) -> None:
+    """Print the Volcano manifests of a TrainingJob, as YAML.
+
+    \b
+    Example: kfp-volcano render job.yaml | kubectl apply --dry-run=server -f -
+    """
+    from kfp_volcano.schemas.names import job_name  # noqa: PLC0415
+    from kfp_volcano.volcano.manifests.job import job_manifest  # noqa: PLC0415
+    from kfp_volcano.volcano.manifests.render import manifest_yaml  # noqa: PLC0415
+
+    job = _read(spec)
+    replicas = job.workers.replicas
+    workers = replicas.min if workers is None else workers
+    if workers not in (replicas.min, *replicas.sizes):
+        raise SpecError(f"{workers} is not one of {', '.join(map(str, replicas.sizes))}", source="--workers")
+    manifest = job_manifest(job, name=job_name(job.name, run_id), run_id=run_id, step="render", workers=workers)
+    click.echo(manifest_yaml([manifest]), nl=False)
+
+
+@main.command("compile")
+@pipeline_argument
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="IR YAML file.")
+@pipeline_option
+def compile_(pipeline: Path, output: Path, name: str | None) -> None:
+    """Compile a pipeline file to KFP's IR, for upload to a backend.
+
+    \b
+    Example: kfp-volcano compile pipelines/elastic_training.py -o elastic_training.yaml
+    """
+    from kfp_volcano.pipelines.running import compile_pipeline  # noqa: PLC0415
+
+    compile_pipeline(pipeline, output, name=name)
+    click.echo(f"{output}: compiled", err=True)
+
+
+def _pairs(_context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for item in given:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{item!r} is not KEY=VALUE", param=parameter)
+        pairs[key] = value
+    return pairs
+
+
+@main.command()
+@pipeline_argument
+@click.option("--local", is_flag=True, help="Run on this machine: an embedded cluster with logical GPUs.")
+@click.option("--nodes", default="2x4", show_default=True, metavar="NxG", help="Logical nodes and the GPUs of each.")
+@click.option("--param", "params", multiple=True, callback=_pairs, metavar="K=V", help="A pipeline parameter; repeat.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Where report, ledgers, logs and model go.")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="A queue of the embedded cluster; repeat.")
+@click.option("--volume", "volumes", multiple=True, callback=_pairs, metavar="CLAIM=DIR", help="A folder as a volume claim.")
+@click.option("--run-id", help="Take up an earlier run of that id (with the same --out) from its checkpoint.")
+@pipeline_option
+def run(
+    pipeline: Path,
+    *,
+    local: bool,
+    nodes: str,
+    params: dict[str, str],
+    out: Path | None,
+    queues: tuple[str, ...],
+    volumes: dict[str, str],
+    run_id: str | None,
+    name: str | None,
+) -> None:
+    """Run a pipeline to its end and show what happens.
+
+    \b
+    Example: kfp-volcano run pipelines/elastic_training.py --local --nodes 2x4 --param epochs=20
+    """
+    from kfp_volcano.pipelines import running  # noqa: PLC0415
+    from kfp_volcano.pipelines.local import LocalRun  # noqa: PLC0415
+
+    if not local:
+        raise click.UsageError("say --local: to run on a KFP backend, compile the pipeline and upload it")
+    run_id = run_id or uuid.uuid4().hex[:8]
+    values = running.arguments(running.load_pipeline(pipeline, name), params)
+    plan = LocalRun(
+        path=pipeline,
+        name=name,
+        values=values,
+        out=out or Path("runs") / run_id,
+        run_id=run_id,
+        nodes=nodes,
+        queues=queues or ("default", "research"),
+        volumes=volumes,
+    )
+    _finish(plan)
+
+
+@main.command()
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo-run"), show_default=True)
+def demo(out: Path) -> None:
+    """See it work: a training grows into an idle queue, gives GPUs to a waiting gang, and grows again.
+
+    Takes about three minutes on two cores; the report explains each resize.
+    """
+    from kfp_volcano.pipelines.demo import demo_run, other_team  # noqa: PLC0415
+
+    _finish(demo_run(out, run_id=uuid.uuid4().hex[:8]), companion=other_team)
+
+
+@main.command()
+def doctor() -> None:
+    """Say what is installed, what is missing and how to get it."""
+    from kfp_volcano.volcano.launcher.doctor import examine  # noqa: PLC0415
+
+    findings = examine()
+    for finding in findings:
+        mark = "ok     " if finding.ok else "missing"
+        remedy = "" if finding.ok else f"  ->  {finding.remedy}"
+        click.echo(f"{mark}  {finding.what:<14} {finding.found}{remedy}")
+    if not all(finding.ok for finding in findings if finding.required):
+        sys.exit(2)
+
+
+def _finish(plan: Any, companion: Any = None) -> None:
+    """Run to the end, say where the results are, and exit as the run ended."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from kfp_volcano.pipelines.local import run_locally  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    started = time.time()
+    console.print(f"run {plan.run_id}: starting an embedded cluster of {plan.nodes} GPUs", highlight=False)
+    outcome = run_locally(plan, console=console, companion=companion)
+    report = plan.out / "report.html"
+    if outcome.exit_code:
+        click.echo(f"error: {outcome.message}", err=True)
+    if report.exists() and report.stat().st_mtime >= started:
+        click.echo(f"report:  {report.resolve()}")
+        click.echo(f"figures: {(plan.out / 'result.json').resolve()}")
+    sys.exit(outcome.exit_code)
+
+
+def _read(path: Path) -> TrainingJob:
+    from kfp_volcano.schemas.validation import parse, training_job  # noqa: PLC0415
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SpecError(f"cannot be read: {reason}", source=str(path)) from error
+    return training_job(parse(text), source=str(path))
+
+

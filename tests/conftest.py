@@ -1,0 +1,38 @@
+"""What all tests share: a clean environment, the shared data, hypothesis' profiles."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("full", parent=settings.get_profile("default"), max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the machine's environment reaches a test."""
+    for name in list(os.environ):
+        if name.startswith(("KFP_VOLCANO_", "VC_", "RAY_", "TORCHFT_")) and name != "KFP_VOLCANO_SHARED":
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of public data the repository does not contain; skips where it is absent."""
+    path = Path(os.environ.get("KFP_VOLCANO_SHARED", ROOT.parent / "shared"))
+    if not path.is_dir():
+        pytest.skip(f"shared data is absent: {path} (set KFP_VOLCANO_SHARED)")
+    return path

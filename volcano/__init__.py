@@ -1,0 +1,1 @@
+"""Volcano: manifests, a model of its behaviour, clusters, and the launcher."""

@@ -1,0 +1,114 @@
+"""The one seam to a cluster: what the launcher and the autoscaler may ask of it.
+
+Objects are plain dicts in their Kubernetes form. Two adapters implement the port: `embedded` (this machine) and
+`kubernetes` (a real cluster); one conformance suite holds both to what is written here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["KINDS", "Cluster", "Event", "Kind", "Manifest", "Patch"]
+
+Manifest: TypeAlias = dict[str, Any]
+"""A Kubernetes object as plain JSON values."""
+
+Patch: TypeAlias = "Sequence[Mapping[str, Any]]"
+"""An RFC 6902 JSON Patch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object and where the API serves it."""
+
+    name: str
+    api_version: str
+    plural: str
+    namespaced: bool = True
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("Job", "batch.volcano.sh/v1alpha1", "jobs"),
+        Kind("PodGroup", "scheduling.volcano.sh/v1beta1", "podgroups"),
+        Kind("Queue", "scheduling.volcano.sh/v1beta1", "queues", namespaced=False),
+        Kind("Pod", "v1", "pods"),
+        Kind("Node", "v1", "nodes", namespaced=False),
+        Kind("Event", "v1", "events"),
+        Kind("ConfigMap", "v1", "configmaps"),
+        Kind("Lease", "coordination.k8s.io/v1", "leases"),
+        Kind("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
+    )
+}
+"""The kinds this project reads or writes, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change seen by a watch. A BOOKMARK only moves `resource_version` on."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    object: Manifest
+
+    @property
+    def resource_version(self) -> str:
+        """Where a later watch goes on from."""
+        return str(self.object["metadata"]["resourceVersion"])
+
+
+class Cluster(Protocol):
+    """What a cluster must offer.
+
+    Every call raises a `ClusterError`: `NotFoundError`, `ConflictError`, `InvalidError` (admission),
+    `ForbiddenError` or `UnavailableError`, and nothing else. `namespace` is ignored for cluster-scoped kinds.
+    """
+
+    def create(self, manifest: Manifest) -> Manifest:
+        """Create an object; returns it as stored. Raises ConflictError if it exists, InvalidError if refused."""
+        ...
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Manifest:
+        """Read an object."""
+        ...
+
+    def list(self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None) -> tuple[list[Manifest], str]:
+        """Read all objects of a kind (an empty namespace: of all namespaces) and the resource version of that read."""
+        ...
+
+    def patch(self, kind: str, name: str, namespace: str, patch: Patch) -> Manifest:
+        """Apply a JSON Patch atomically; a failed `test` raises ConflictError and changes nothing."""
+        ...
+
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
+        """Ask for an object's deletion; what it owns is deleted too. Deleting what is not there raises NotFoundError."""
+        ...
+
+    def watch(
+        self, kind: str, namespace: str = "", *, resource_version: str, timeout_s: float = 30.0
+    ) -> Iterator[Event]:
+        """Yield changes after `resource_version` as they come; ends after `timeout_s` with a BOOKMARK.
+
+        Raises ConflictError when `resource_version` is too old to go on from (410 Gone): list again.
+        """
+        ...
+
+    def logs(self, pod: str, namespace: str, *, offset: int = 0) -> tuple[str, int]:
+        """What a pod printed from byte `offset` on, over all restarts of its container, and the next offset."""
+        ...
+
+    def volume(self, namespace: str, claim: str) -> Path | None:
+        """The folder under which this process sees a volume claim's files, or None where it does not mount it."""
+        ...
+
+    def preflight(self, job: Manifest) -> list[tuple[str, str, str]]:
+        """What keeps a Job from running here although its manifest is valid: (path in the Job, what, remedy) each.
+
+        For instance a queue that is not there or closed, a gang larger than all nodes, a program that is missing.
+        """
+        ...

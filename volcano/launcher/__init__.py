@@ -1,0 +1,1 @@
+"""The library functions behind the KFP steps and the command line: submit, follow, resize, collect, conclude."""

@@ -1,0 +1,1 @@
+"""From a TrainingJob to the objects Volcano takes, and from those objects back to what they say. Pure."""
