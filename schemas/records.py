@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,6 +89,8 @@ class ResizeOutcome:
     executed_by: str
     accepted_at: float | None = None
     patched_at: float | None = None
+    settled_at: float | None = None
+    """When `to_workers` was lowered to what had found a node, where it was."""
     ready_at: float | None = None
     done_at: float | None = None
     pause_s: float | None = None
@@ -194,8 +197,18 @@ def _build(kind: type[T], value: Mapping[str, Any]) -> T:
             raw = tuple(_build(nested, item) for item in raw)
         elif isinstance(hint, type) and issubclass(hint, Enum):
             raw = hint(raw)
+        if not _is_a(raw, hint):
+            raise ValueError(f"{kind.__name__}.{entry.name}: {raw!r} is not of type {hint}")
         arguments[entry.name] = raw
     try:
         return kind(**arguments)
     except TypeError as error:
         raise ValueError(f"{kind.__name__}: {error}") from error
+
+
+def _is_a(value: object, hint: Any) -> bool:
+    """Whether a value of JSON may stand where a type is wanted; what containers hold is not looked at."""
+    allowed = get_args(hint) if get_origin(hint) in {Union, UnionType} else (get_origin(hint) or hint,)
+    if isinstance(value, bool):
+        return bool in allowed
+    return isinstance(value, allowed) or (isinstance(value, int) and float in allowed)

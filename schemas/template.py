@@ -41,7 +41,9 @@ def split(
             return {"$value": len(values) - 1, "$type": kind}
         if isinstance(node, str):
             pieces = pieces_of(node)
-            return node if len(pieces) == 1 and pieces[0] == node else {"$join": [walk(piece) for piece in pieces]}
+            if all(isinstance(piece, str) for piece in pieces):
+                return node
+            return {"$join": [piece if isinstance(piece, str) else walk(piece) for piece in pieces]}
         if isinstance(node, Mapping):
             return {str(key): walk(value) for key, value in node.items()}
         if isinstance(node, (list, tuple)):
@@ -54,7 +56,7 @@ def split(
 def fill(template: str, joined: str) -> Any:
     """The spec with its holes filled. Raises SpecError for values that are not of their hole's type."""
     spec = json.loads(template)
-    values = joined.split(SEPARATOR) if joined else []
+    values = joined.split(SEPARATOR)
     problems: list[Problem] = []
 
     def walk(node: Any, path: str) -> Any:

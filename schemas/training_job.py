@@ -1,7 +1,7 @@
 """The TrainingJob: what a user says about a training, as typed values.
 
 `schemas.validation.training_job` builds one from a mapping and reports every problem at once; nothing here checks.
-Durations are seconds, memory is bytes.
+Durations are seconds; amounts of cpu and memory keep Kubernetes' notation (`schemas.quantities` reads it).
 """
 
 from __future__ import annotations

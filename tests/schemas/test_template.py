@@ -78,6 +78,11 @@ def test_a_value_that_is_not_of_its_type_is_named_with_its_place(kind: str) -> N
 
 def test_a_value_that_did_not_arrive_is_named() -> None:
     """Fewer values than holes is an error, never a wrong spec."""
-    text, _ = split(Later("STRING", "x"), type_of=lambda _: "STRING", pieces_of=lambda text: [text])
+    late = Later("STRING", None)
+    text, _ = split(
+        [late, late],
+        type_of=lambda value: value.kind if isinstance(value, Later) else None,
+        pieces_of=lambda text: [text],
+    )
     with pytest.raises(SpecError, match="no value arrived"):
-        fill(text, "")
+        fill(text, "only one")

@@ -1,0 +1,169 @@
+"""Is a value built as its JSON Schema says? The schemas, and a validator to which an `Unknown` is right everywhere."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = [
+    "Deviation",
+    "Finding",
+    "Path",
+    "Schema",
+    "Unknown",
+    "child_rule",
+    "deviations",
+    "load_schema",
+    "normalise",
+    "resolve",
+]
+
+Path: TypeAlias = "tuple[str | int, ...]"
+"""Where in a document: keys and list indexes from its root."""
+
+Schema: TypeAlias = "Mapping[str, Any]"
+"""A JSON Schema (draft 2020-12), or a part of one; its references are local, its patterns anchored at both ends."""
+
+
+class Unknown:
+    """Stands in a spec for a value that only the run will know, e.g. a pipeline parameter: right at any place."""
+
+
+class Finding(NamedTuple):
+    """Something that is wrong, and where."""
+
+    path: Path
+    message: str
+    remedy: str = ""
+
+
+class Deviation(NamedTuple):
+    """One keyword of a schema that a value breaks."""
+
+    path: Path
+    """Of the value; of the key, where the key is what is wrong."""
+    keyword: str
+    limit: Any
+    """What the schema gives the keyword."""
+    found: Any
+    rule: Schema
+    """The part of the schema the keyword stands in."""
+    message: str
+    """The validator's own words."""
+
+
+@cache
+def load_schema(name: str) -> Schema:
+    """A published schema by name, e.g. `training-job.v1`."""
+    file = resources.files("kfp_volcano.schemas").joinpath("json", f"{name}.schema.json")
+    schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return schema
+
+
+def resolve(rule: Schema, root: Schema) -> Schema:
+    """A part of a schema with its `$ref` followed; what stands beside the reference wins."""
+    if "$ref" not in rule:
+        return rule
+    return {**root["$defs"][rule["$ref"].removeprefix("#/$defs/")], **rule}
+
+
+def child_rule(rule: Schema, key: str, root: Schema) -> Schema:
+    """What a schema of a mapping says about the value under `key`; nothing where it does not say."""
+    child = rule.get("properties", {}).get(key, rule.get("additionalProperties"))
+    return resolve(child, root) if isinstance(child, dict) else {}
+
+
+def normalise(value: Any, schema: Schema, *, lenient_numbers: bool = False) -> tuple[Any, list[Finding]]:
+    """A copy of `value` in JSON's own types, and what in it JSON cannot hold or no program's argument can carry.
+
+    With `lenient_numbers`, text that spells a number becomes one wherever `schema` wants a number: values that came
+    through a pipeline's parameters arrive as text.
+    """
+    findings: list[Finding] = []
+
+    def copy(item: Any, rule: Schema, path: Path) -> Any:
+        match item:
+            case Mapping():
+                findings.extend(
+                    Finding((*path, str(key)), "is a key, but not text", "put it in quotes")
+                    for key in item
+                    if not isinstance(key, str)
+                )
+                return {
+                    str(key): copy(child, child_rule(rule, str(key), schema), (*path, str(key)))
+                    for key, child in item.items()
+                }
+            case str():
+                if _UNUSABLE.search(item):
+                    findings.append(Finding(path, "holds a NUL or a lone surrogate, which no program can be given"))
+                return _number(item, rule) if lenient_numbers else item
+            case bytes():
+                findings.append(Finding(path, "is binary", "write it as text"))
+            case Sequence():
+                inner = resolve(rule.get("items", {}), schema)
+                return [copy(child, inner, (*path, index)) for index, child in enumerate(item)]
+            case float() if not math.isfinite(item):
+                findings.append(Finding(path, f"{item} is not a usable number"))
+            case None | bool() | int() | float() | Unknown():
+                return item
+            case _:
+                findings.append(Finding(path, f"is a {type(item).__name__}", "write it as text, in quotes"))
+        return Unknown()
+
+    return copy(value, schema, ()), findings
+
+
+_UNUSABLE = re.compile(r"[\x00\ud800-\udfff]")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,18}\.[0-9]{1,18}")
+
+
+def _number(text: str, rule: Schema) -> str | float:
+    """The number that `text` spells, where the schema wants one."""
+    wanted = rule.get("type", ())
+    if "integer" in wanted or "number" in wanted:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _DECIMAL.fullmatch(text):
+            return float(text)
+    return text
+
+
+def deviations(value: Any, schema: Schema) -> Iterator[Deviation]:
+    """Where a normalised value is not as its schema says."""
+    for error in _Validator(schema).iter_errors(value):
+        keyword = str(error.validator)
+        path = (*error.absolute_path, *([error.instance] if "propertyNames" in error.absolute_schema_path else []))
+        rule = resolve(error.schema, schema)
+        yield Deviation(path, keyword, error.validator_value, error.instance, rule, error.message)
+
+
+def _tolerant(keyword: Callable[..., Any]) -> Callable[..., Iterator[ValidationError]]:
+    def run(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if not isinstance(instance, Unknown):
+            yield from keyword(validator, rule, instance, schema) or ()
+
+    return run
+
+
+def _whole(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    # jsonschema searches, and in Python `$` also matches before a final newline; in JSON Schema it does not.
+    if isinstance(instance, str) and not re.fullmatch(pattern, instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+_KEYWORDS = {**Draft202012Validator.VALIDATORS, "pattern": _whole}
+_Validator: Any = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator, {name: _tolerant(keyword) for name, keyword in _KEYWORDS.items()}
+)

@@ -1,0 +1,151 @@
+"""What deviates from a schema, in the words of the person who wrote the YAML: what is wrong, what would be right."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from kfp_volcano.schemas.structure import Finding, child_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from kfp_volcano.schemas.structure import Deviation, Path, Schema
+
+__all__ = ["dotted", "explain", "shown"]
+
+_LONGEST_SHOWN = 60
+_WANTED = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+}
+_FOUND = {
+    dict: "a mapping",
+    list: "a list",
+    str: "text",
+    bool: "true/false",
+    int: "a whole number",
+    float: "a number",
+    type(None): "nothing",
+}
+
+
+def dotted(path: Path) -> str:
+    """A path as people write it: `spec.roles.worker.replicas.sizes[1]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.replace("-", "_").isidentifier():
+            text += f".{part}" if text else part
+        else:
+            text += f"[{shown(part)}]"
+    return text
+
+
+def shown(value: Any) -> str:
+    """A value as a message quotes it: JSON, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False, default=lambda _: "…")
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
+
+
+def explain(deviation: Deviation, root: Schema, planned: Collection[Path]) -> Iterator[Finding]:
+    """The findings in one deviation from the schema `root`.
+
+    `planned` are the keys and the values of enumerations (as last part of a path, `*` for any key) that are right in
+    the format's design but not supported by this version: they are told apart from slips of the pen.
+    """
+    path, keyword, limit, found, rule, message = deviation
+    match keyword:
+        case "additionalProperties":
+            known = list(rule["properties"])
+            yield from (_unknown_key((*path, key), known, planned) for key in found if key not in known)
+        case "required":
+            # One deviation for each missing key, which is named in the message alone.
+            key = next(key for key in limit if message.startswith(repr(key)))
+            yield Finding((*path, key), "is missing", _description(child_rule(rule, key, root)))
+        case "type":
+            wanted = " or ".join(_WANTED[name] for name in ([limit] if isinstance(limit, str) else limit))
+            message = f"should be {wanted}, but is {_FOUND[type(found)]}: {shown(found)}"
+            yield Finding(path, message, _retyped(found, rule))
+        case "enum":
+            yield _not_among(path, found, limit, planned)
+        case "const":
+            yield Finding(path, f"is {shown(found)}", f"this version of kfp-volcano reads {limit}")
+        case "pattern":
+            yield Finding(path, f"{shown(found)} is not a valid {rule['title']}", _description(rule))
+        case "minItems" | "minLength":
+            yield Finding(path, "is empty", _description(rule))
+        case _:
+            yield Finding(path, *_out_of_bounds(keyword, limit, found))
+
+
+def _out_of_bounds(keyword: str, limit: Any, found: Any) -> tuple[str, str]:
+    match keyword:
+        case "minimum":
+            return f"{shown(found)} is too small", f"at least {limit}"
+        case "exclusiveMinimum":
+            return f"{shown(found)} is too small", f"more than {limit}"
+        case "maximum":
+            return f"{shown(found)} is too large", f"at most {limit}"
+        case "maxLength":
+            return f"has {len(found)} characters", f"at most {limit}"
+    raise AssertionError(f"there are no words for the keyword {keyword}")
+
+
+def _description(rule: Schema) -> str:
+    """The first sentence of a schema's description, and its examples."""
+    examples = ", ".join(
+        example if isinstance(example, str) else json.dumps(example) for example in rule.get("examples", ())
+    )
+    parts = [rule.get("description", "").split(". ")[0].rstrip("."), f"for example {examples}" if examples else ""]
+    return "; ".join(part for part in parts if part)
+
+
+def _unknown_key(path: Path, known: Sequence[str], planned: Collection[Path]) -> Finding:
+    if _is_planned(path, planned):
+        return Finding(path, "is not supported in this version of kfp-volcano", "leave it out")
+    return Finding(path, "is an unknown key", _nearest(str(path[-1]), known))
+
+
+def _not_among(path: Path, found: Any, allowed: Sequence[str], planned: Collection[Path]) -> Finding:
+    if _is_planned((*path, found), planned):
+        return Finding(path, f"{shown(found)} is not supported in this version of kfp-volcano", _choice(allowed))
+    return Finding(path, f"there is no {shown(found)}", _nearest(str(found), allowed))
+
+
+def _is_planned(path: Path, planned: Collection[Path]) -> bool:
+    return any(
+        len(path) == len(other) and all(b in ("*", a) for a, b in zip(path, other, strict=True)) for other in planned
+    )
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    return f"did you mean {by_lower[close[0]]}?" if close else _choice(known)
+
+
+def _choice(allowed: Sequence[str]) -> str:
+    return f"{allowed[0]} is what there is" if len(allowed) == 1 else f"there is {', '.join(allowed)}"
+
+
+def _retyped(found: Any, rule: Schema) -> str:
+    """How the value would be written in the type that was wanted."""
+    wanted = rule["type"]
+    if "string" in wanted and isinstance(found, bool | int | float):
+        hint = f'put it in quotes: "{shown(found)}"'
+        return f"{hint}; YAML reads bare yes, no, on, off as true/false" if isinstance(found, bool) else hint
+    if "integer" in wanted and isinstance(found, str) and found.isdecimal():
+        return f"without quotes: {found}"
+    if wanted == "array" and isinstance(found, str):
+        try:
+            return f"write [{', '.join(map(json.dumps, shlex.split(found)))}]"
+        except ValueError:  # unbalanced quotes: no better guess than the description
+            pass
+    return _description(rule)

@@ -1,0 +1,214 @@
+"""The types and the JSON Schemas say the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import types
+import typing
+from importlib import resources
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kfp_volcano.schemas import records, training_job
+from kfp_volcano.schemas.quantities import duration
+from kfp_volcano.schemas.structure import child_rule, load_schema, resolve
+
+NAMES = sorted(
+    file.name.removesuffix(".schema.json") for file in resources.files("kfp_volcano.schemas").joinpath("json").iterdir()
+)
+TRAINING_JOB = load_schema("training-job.v1")
+RECORDS = {
+    "owner": records.Owner,
+    "request": records.ResizeRequest,
+    "resize": records.ResizeOutcome,
+    "progress": records.Progress,
+    "steps": records.StepRecord,
+    "hold": records.Hold,
+}
+# Keys that are not the field's name in camelCase without its unit.
+WIRE_KEYS = {(training_job.Batch, "size"): "global"}
+
+
+def parts(schema):
+    """A schema and every schema in it."""
+    yield schema
+    for key in ("properties", "$defs"):
+        for part in schema.get(key, {}).values():
+            yield from parts(part)
+    for key in ("items", "additionalProperties", "propertyNames"):
+        if isinstance(schema.get(key), dict):
+            yield from parts(schema[key])
+
+
+def json_types(hint):
+    """The JSON types of a field's type, and its values where they are few."""
+    if hint is type(None):
+        return set(), set()
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        halves = [json_types(part) for part in typing.get_args(hint)]
+        return set.union(*(half[0] for half in halves)), set.union(*(half[1] for half in halves))
+    if typing.get_origin(hint) is typing.Literal:
+        return {"string"}, set(typing.get_args(hint))
+    origin = typing.get_origin(hint) or hint
+    if issubclass(origin, records.Phase):
+        return {"string"}, {phase.value for phase in records.Phase}
+    if dataclasses.is_dataclass(origin) or origin is dict:
+        return {"object"}, set()
+    return {{str: "string", bool: "boolean", int: "integer", float: "number", tuple: "array"}[origin]}, set()
+
+
+def required(field):
+    """Whether a value of the type cannot be made without the field."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_published_schema_is_a_schema(name):
+    """Draft 2020-12, with a title and a description."""
+    schema = load_schema(name)
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["title"]
+    assert schema["description"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_patterns_are_anchored(name):
+    """A pattern speaks of the whole text: some validators search, others match."""
+    for part in parts(load_schema(name)):
+        if "pattern" in part:
+            assert part["pattern"].startswith("^")
+            assert part["pattern"].endswith("$")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_and_defaults_are_valid(name):
+    """What a schema shows is what it takes."""
+    schema = load_schema(name)
+    for part in parts(schema):
+        rule = {**resolve(part, schema), "$defs": schema.get("$defs", {})}
+        rule.pop("$ref", None)
+        for example in [*part.get("examples", []), *([part["default"]] if "default" in part else [])]:
+            Draft202012Validator(rule).validate(example)
+
+
+def test_every_value_of_a_training_job_is_explained():
+    """Each key has a title and a description of its own or by reference."""
+    for part in parts(TRAINING_JOB):
+        for key in part.get("properties", {}):
+            rule = child_rule(part, key, TRAINING_JOB)
+            assert rule.get("title"), key
+            assert rule.get("description"), key
+
+
+def at(*path):
+    """The part of the TrainingJob's schema at a path of keys."""
+    rule = TRAINING_JOB
+    for key in path:
+        rule = child_rule(rule, key, TRAINING_JOB)
+    return rule
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules"),
+    [
+        (training_job.TrainingJob, [at("metadata"), at("spec")]),
+        (training_job.Replicas, [at("spec", "roles", "worker", "replicas")]),
+        (training_job.Resources, [at("spec", "roles", "worker", "resources")]),
+        (training_job.Role, [at("spec", "roles", "worker")]),
+        (training_job.Batch, [at("spec", "elasticity", "batch")]),
+        (training_job.Elasticity, [at("spec", "elasticity")]),
+        (training_job.Data, [at("spec", "data")]),
+        (training_job.Checkpoint, [at("spec", "checkpoint")]),
+        (training_job.Faults, [at("spec", "faults")]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_type_of_the_spec_has_the_keys_and_values_of_its_schema(kind, rules):
+    """Each field is a key and each key a field; an enumeration has the same values in both."""
+    properties = {key: resolve(rule, TRAINING_JOB) for part in rules for key, rule in part["properties"].items()}
+    hints = typing.get_type_hints(kind)
+    keys = {}
+    for field in dataclasses.fields(kind):
+        first, *rest = field.name.removesuffix("_s").split("_")
+        keys[WIRE_KEYS.get((kind, field.name), first + "".join(map(str.capitalize, rest)))] = field
+    if kind is training_job.Role:
+        del keys["name"]  # the key under which the role stands
+    assert keys.keys() == properties.keys()
+    for key, field in keys.items():
+        _, values = json_types(hints[field.name])
+        assert set(properties[key].get("enum", ())) == values, key
+        if required(field) and kind is not training_job.Replicas:
+            defaulted = "default" in properties[key]
+            assert defaulted or any(key in part.get("required", ()) for part in rules), key
+
+
+def test_defaults_of_the_schema_are_those_of_the_types():
+    """The published defaults are those that apply, in the spelling of a spec."""
+
+    def default(*path):
+        return at("spec", *path)["default"]
+
+    elasticity, faults = training_job.Elasticity(), training_job.Faults()
+    checkpoint, resources_ = training_job.Checkpoint(volume="v"), training_job.Resources()
+    assert duration(default("elasticity", "cooldown")) == elasticity.cooldown_s
+    assert duration(default("elasticity", "grace")) == elasticity.grace_s
+    assert default("elasticity", "batch", "rule") == elasticity.batch.rule
+    assert default("data", "sharding") == training_job.Data().sharding
+    assert duration(default("checkpoint", "every")) == checkpoint.every_s
+    assert default("checkpoint", "keep") == checkpoint.keep
+    assert default("faults", "retries") == faults.retries
+    assert duration(default("faults", "keepFor")) == faults.keep_for_s
+    for name in ("cpu", "memory", "gpu"):
+        assert default("roles", "worker", "resources", name) == getattr(resources_, name)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_has_the_fields_of_its_schema(name):
+    """Names, types, values of enumerations, and what is required agree."""
+    kind = RECORDS[name]
+    rule = load_schema(f"record-{name}.v1")
+    compare(kind, rule["items"] if rule["type"] == "array" else rule)
+
+
+def compare(kind, rule):
+    """A record's type against the schema of one such record."""
+    hints, entries = typing.get_type_hints(kind), dataclasses.fields(kind)
+    assert rule["title"] == kind.__name__
+    assert rule["properties"].keys() == {field.name for field in entries}
+    assert set(rule["required"]) == {field.name for field in entries if required(field)}
+    for field in entries:
+        own = rule["properties"][field.name]
+        expected, values = json_types(hints[field.name])
+        assert own.get("type", "string") in expected, field.name
+        if values:
+            assert set(own["enum"]) == values
+        nested = next((part for part in typing.get_args(hints[field.name]) if dataclasses.is_dataclass(part)), None)
+        if nested:
+            compare(nested, own["items"])
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_survives_its_annotation(name):
+    """A schema's example is a record; what is written of it fits the schema, and reads as the same record."""
+    schema = load_schema(f"record-{name}.v1")
+    read = functools.partial(records.parse_list if schema["type"] == "array" else records.parse, RECORDS[name])
+    record = read(json.dumps(schema["examples"][0]))
+    text = records.dump(record)
+    Draft202012Validator(schema).validate(json.loads(text))
+    assert read(text) == record
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_reader_ignores_what_a_newer_writer_adds(name):
+    """Unknown keys of a record are no error, neither for the schema nor for the type."""
+    schema = load_schema(f"record-{name}.v1")
+    example = schema["examples"][0]
+    for entry in example if schema["type"] == "array" else [example]:
+        newer = {**entry, "added_later": {"x": 1}}
+        rule = schema["items"] if schema["type"] == "array" else schema
+        Draft202012Validator(rule).validate(newer)
+        assert records.parse(RECORDS[name], json.dumps(newer)) is not None
