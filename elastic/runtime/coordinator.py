@@ -11,10 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import TYPE_CHECKING
 
-from torchft.coordination import LighthouseServer
-
+from kfp_volcano.elastic.runtime.lighthouse import lighthouse
 from kfp_volcano.elastic.runtime.progress import CHANGES_KEPT
-from kfp_volcano.elastic.runtime.replica_group import HEARTBEAT_TIMEOUT_S
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.records import MembershipChange, Progress, parse
 
@@ -23,10 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Coordinator"]
 
-_JOIN_TIMEOUT_S = 60.0
-"""How long a quorum waits for a worker whose heart beats but that does not come: one that hangs, or is very slow."""
-
-_QUORUM_TICK_S = 0.02
 _LARGEST_REPORT = 1 << 20
 
 
@@ -41,6 +35,7 @@ class Coordinator:
 
     Raises:
         OSError: a port is taken, or the address is not this machine's.
+        MissingExtraError: torchft is not installed.
     """
 
     def __init__(
@@ -56,16 +51,10 @@ class Coordinator:
         self._lock = threading.Lock()
         self._server = _Server(host, progress_port, self._receive)
         try:
-            self._lighthouse = LighthouseServer(
-                bind=f"[{host}]:{lighthouse_port}" if ":" in host else f"{host}:{lighthouse_port}",
-                min_replicas=1,
-                join_timeout_ms=round(_JOIN_TIMEOUT_S * 1000),
-                quorum_tick_ms=round(_QUORUM_TICK_S * 1000),
-                heartbeat_timeout_ms=round(HEARTBEAT_TIMEOUT_S * 1000),
-            )
-        except RuntimeError as error:
+            self._lighthouse = lighthouse(host, lighthouse_port)
+        except OSError:
             self._server.server_close()
-            raise OSError(f"the lighthouse cannot listen on {host}:{lighthouse_port}: {error}") from error
+            raise
         self._thread = threading.Thread(target=self._server.serve_forever, name="progress receiver", daemon=True)
         self._thread.start()
 
