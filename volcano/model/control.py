@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfp_volcano.volcano.model import job_controller, scheduler
+from kfp_volcano.volcano.model.configuration import CLASSIC
 from kfp_volcano.volcano.model.lifecycle import request_for
 from kfp_volcano.volcano.model.queues import open_queues
 
 if TYPE_CHECKING:
+    from kfp_volcano.volcano.model.configuration import Configuration
     from kfp_volcano.volcano.model.world import World
 
 __all__ = ["run_controllers", "run_scheduler"]
@@ -30,7 +32,7 @@ def run_controllers(world: World, now: float) -> None:
             world.apply(change, now)
 
 
-def run_scheduler(world: World, now: float) -> None:
+def run_scheduler(world: World, now: float, configuration: Configuration = CLASSIC) -> None:
     """One cycle of the scheduler; what it changed waits in `transitions` for the controllers."""
-    for change in scheduler.cycle(world.objects, now):
+    for change in scheduler.cycle(world.objects, now, configuration):
         world.apply(change, now)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kfp_volcano.volcano.cluster.json_patch import apply_patch
+from kfp_volcano.volcano.model.configuration import CLASSIC, Configuration
 from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
 from kfp_volcano.volcano.model.objects import phase_of, status_of, terminating
 from kfp_volcano.volcano.model.pods import INDEX, JOB, TASK
@@ -22,7 +23,8 @@ NAMESPACE = "default"
 class Lab:
     """The recorded laboratory: 2 nodes with 8 GPUs, kubelets that start what is bound and end what must go."""
 
-    def __init__(self) -> None:
+    def __init__(self, configuration: Configuration = CLASSIC) -> None:
+        self.configuration = configuration
         numbers = itertools.count()
         self.world = World(lambda: f"uid-{next(numbers)}")
         self.now = 0.0
@@ -41,7 +43,7 @@ class Lab:
             before = self.world.version
             self.now += 1
             run_controllers(self.world, self.now)
-            run_scheduler(self.world, self.now)
+            run_scheduler(self.world, self.now, self.configuration)
             run_controllers(self.world, self.now)
             self._kubelets()
 
