@@ -5,12 +5,15 @@ Whoever owns the objects calls these: the embedded cluster when something happen
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from kfp_volcano.volcano.model import job_controller, scheduler
+from kfp_volcano.volcano.model.commands import command_request
 from kfp_volcano.volcano.model.configuration import CLASSIC
-from kfp_volcano.volcano.model.lifecycle import request_for
-from kfp_volcano.volcano.model.queues import open_queues
+from kfp_volcano.volcano.model.lifecycle import Request, request_for
+from kfp_volcano.volcano.model.objects import Delete, Transition, key_of
+from kfp_volcano.volcano.model.queue_controller import QueueRequest, queue_request_for, reconcile_queue
 
 if TYPE_CHECKING:
     from kfp_volcano.volcano.model.configuration import Configuration
@@ -23,16 +26,38 @@ def run_controllers(world: World, now: float) -> None:
     """Let the controllers answer everything that happened, and what follows from their answers, until all is quiet."""
     while world.transitions:
         transition = world.transitions.popleft()
-        if transition.kind == "Queue":
-            changes = list(open_queues(world.objects))
-        else:
-            request = request_for(transition, world.objects)
-            changes = job_controller.reconcile(world.objects, request, now) if request else []
-        for change in changes:
-            world.apply(change, now)
+        requests = deque(_requests(world, transition, now))
+        while requests:
+            request = requests.popleft()
+            if isinstance(request, QueueRequest):
+                changes, more = reconcile_queue(world.objects, request)
+                requests.extend(more)
+            else:
+                changes = job_controller.reconcile(world.objects, request, now)
+            for change in changes:
+                world.apply(change, now)
 
 
 def run_scheduler(world: World, now: float, configuration: Configuration = CLASSIC) -> None:
     """One cycle of the scheduler; what it changed waits in `transitions` for the controllers."""
     for change in scheduler.cycle(world.objects, now, configuration):
         world.apply(change, now)
+
+
+def _requests(world: World, transition: Transition, now: float) -> list[Request | QueueRequest]:
+    if transition.kind == "Command":
+        asked = command_request(transition.new) if transition.old is None and transition.new else None
+        if asked is None or transition.new is None:
+            return []
+        world.apply(Delete("Command", key_of(transition.new)), now)
+        return [asked]
+    if transition.kind == "PriorityClass":
+        return [Request(key) for key in world.objects.get("Job", {})]
+    found: list[Request | QueueRequest] = []
+    queue = queue_request_for(transition)
+    job = request_for(transition, world.objects)
+    if queue is not None:
+        found.append(queue)
+    if job is not None:
+        found.append(job)
+    return found

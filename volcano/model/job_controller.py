@@ -7,7 +7,7 @@ a task's pods with an index of `replicas` or more are deleted, whatever they do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from kfp_volcano.volcano.model.lifecycle import SYNC, Request, action_for
@@ -26,6 +26,7 @@ from kfp_volcano.volcano.model.objects import (
 )
 from kfp_volcano.volcano.model.pod_groups import build_pod_group, group_key, updated_pod_group
 from kfp_volcano.volcano.model.pods import OUT_OF_SYNC, build_pod, counts, hosts_config, pods_of, runs_plugin
+from kfp_volcano.volcano.model.priorities import priority_class
 
 __all__ = ["FINISHED", "reconcile"]
 
@@ -150,7 +151,11 @@ def _sync(objects: Objects, job: Manifest, now: float, next_phase: _NextPhase) -
     if group is None or phase_of(group) in {"", "Pending"}:
         status = {**_blank_status(job), **status_of(job)}
     else:
-        yield from _scale(job, pods)
+        refused = _refused_roles(objects, job, pods)
+        yield from _created(job, pods, refused)
+        if refused:
+            return
+        yield from (Delete("Pod", key_of(pod)) for pod in _surplus(job, pods))
         status = {**_blank_status(job), **status_of(job), **_counts_after(job, pods)}
         status["minAvailable"] = job["spec"]["minAvailable"]
     yield from _with_status(job, status, next_phase(job, status), now)
@@ -166,16 +171,27 @@ def _publish_hosts(objects: Objects, job: Manifest, *, refresh: bool) -> Iterato
         yield Update({**present, "data": wanted["data"]})
 
 
-def _scale(job: Manifest, pods: Mapping[str, Mapping[str, Manifest]]) -> Iterator[Change]:
+def _created(job: Manifest, pods: Mapping[str, Mapping[str, Manifest]], refused: Collection[str]) -> Iterator[Create]:
     for task in job["spec"]["tasks"]:
         present = pods[task["name"]]
-        if not _parents_ready(job, task, pods):
+        if task["name"] in refused or not _parents_ready(job, task, pods):
             continue
         for index in range(task["replicas"]):
             if f"{key_of(job)[1]}-{task['name']}-{index}" not in present:
                 yield Create(build_pod(job, task, index))
-    for pod in _surplus(job, pods):
-        yield Delete("Pod", key_of(pod))
+
+
+def _refused_roles(objects: Objects, job: Manifest, pods: Mapping[str, Mapping[str, Manifest]]) -> set[str]:
+    """Tasks whose missing pods the API server would not take, as their priority class is not there.
+
+    Such a sync fails, and is repeated; that the Job is terminated after 15 of them, minutes later, is left out.
+    """
+    missing = set()
+    for task in job["spec"]["tasks"]:
+        lacks_pods = len(pods[task["name"]]) < task["replicas"]
+        if lacks_pods and priority_class(objects, build_pod(job, task, 0)["spec"].get("priorityClassName", "")) is None:
+            missing.add(task["name"])
+    return missing
 
 
 def _surplus(job: Manifest, pods: Mapping[str, Mapping[str, Manifest]]) -> list[Manifest]:

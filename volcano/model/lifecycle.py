@@ -44,6 +44,8 @@ class Request:
     task: str = ""
     pod: str = ""
     exit_code: int = 0
+    action: str = ""
+    """Asked for by a Command, whatever the policies say."""
     version: int | None = None
     """The Job's version when the pod was made: events of pods from before a restart are stale."""
 
@@ -67,6 +69,8 @@ def request_for(transition: Transition, objects: Objects) -> Request | None:
 
 def action_for(job: Manifest, request: Request) -> str:
     """The action of the first policy that matches, task's before Job's; a sync where none does."""
+    if request.action:
+        return request.action
     if request.event in _INTERNAL:
         return SYNC
     if request.job_uid and request.job_uid != job["metadata"]["uid"]:

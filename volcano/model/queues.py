@@ -1,6 +1,6 @@
-"""The tree of queues: its controller, and what each queue may use.
+"""The tree of queues: what each may use, and uses, during a cycle of the scheduler.
 
-Sources: pkg/controllers/queue (state, the parent's default) and buildHierarchicalQueueAttrs, checkHierarchicalQueue
+Sources: buildHierarchicalQueueAttrs, checkHierarchicalQueue, updateQueueAttrShare
 (pkg/scheduler/plugins/capacity/capacity.go), Volcano 1.15.1.
 """
 
@@ -10,13 +10,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kfp_volcano.volcano.model.objects import Change, Manifest, Objects, Update, status_of
+from kfp_volcano.volcano.model.objects import Manifest, Objects, status_of
 from kfp_volcano.volcano.model.resources import POD, Resources, add, exceeded, resources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-__all__ = ["ROOT", "QueueShare", "open_queues", "queue_tree", "root_queue"]
+__all__ = ["ROOT", "QueueShare", "queue_tree", "root_queue"]
 
 ROOT = "root"
 _ALWAYS_LIMITED = frozenset({"cpu", "memory"})
@@ -87,14 +87,6 @@ class QueueShare:
 def root_queue() -> Manifest:
     """The queue that Volcano makes above all others."""
     return _queue(ROOT, {"reclaimable": False, "weight": 1})
-
-
-def open_queues(objects: Objects) -> Iterator[Change]:
-    """The queue controller: a new queue gets its parent and opens."""
-    for (_, name), queue in objects.get("Queue", {}).items():
-        spec = queue["spec"] if name == ROOT else {"parent": ROOT, **queue["spec"]}
-        if not status_of(queue).get("state") or spec != queue["spec"]:
-            yield Update({**queue, "spec": spec, "status": {"state": "Open", "allocated": {}, **status_of(queue)}})
 
 
 def queue_tree(objects: Objects) -> dict[str, QueueShare]:

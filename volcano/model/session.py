@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.volcano.model.gangs import Gang, gang_for
 from kfp_volcano.volcano.model.nodes import Node
 from kfp_volcano.volcano.model.objects import Key, Objects, phase_of
+from kfp_volcano.volcano.model.priorities import priority_value
 from kfp_volcano.volcano.model.queues import QueueShare, queue_tree
 from kfp_volcano.volcano.model.resources import POD, Resources, add, minus
 from kfp_volcano.volcano.model.tasks import Status, Task, group_of, task_for
@@ -102,11 +103,9 @@ def open_session(objects: Objects, configuration: Configuration) -> Session:
 
 
 def _gangs(objects: Objects) -> Iterable[tuple[Key, Gang]]:
-    classes = objects.get("PriorityClass", {})
-    default = next((each["value"] for each in classes.values() if each.get("globalDefault")), 0)
     for order, (key, group) in enumerate(objects.get("PodGroup", {}).items()):
-        known = classes.get(("", group["spec"].get("priorityClassName", "")))
-        yield key, gang_for(group, int(known["value"] if known else default), order)
+        priority = priority_value(objects, group["spec"].get("priorityClassName", ""))
+        yield key, gang_for(group, priority, order)
 
 
 def _account(session: Session, gang: Gang) -> None:

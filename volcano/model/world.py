@@ -86,7 +86,7 @@ class World:
         """
         kind, key = manifest["kind"], key_of(manifest)
         old = self.get(kind, key)
-        admission.admit_update(old, manifest)
+        admission.admit_update(old, manifest, self.objects)
         if _content(manifest) == _content(old):
             return old
         owned = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -99,11 +99,12 @@ class World:
         return self._replace(old, {**manifest, "metadata": metadata})
 
     def delete(self, kind: str, key: Key, now: float, grace_s: float | None = None) -> None:
-        """Ask for an object to go, and with it what it owns. Raises NotFoundError.
+        """Ask for an object to go, and with it what it owns. Raises NotFoundError or InvalidError.
 
         A pod that a node has taken goes when its node says so (`remove`), all else at once.
         """
         old = self.get(kind, key)
+        admission.admit_delete(old, self.objects)
         if kind != "Pod" or not _held_by_node(old):
             self.remove(kind, key, now)
             return
