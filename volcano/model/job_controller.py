@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from kfp_volcano.volcano.model.lifecycle import SYNC, Request, action_for
+from kfp_volcano.volcano.model.lifecycle import SYNC, Request
 from kfp_volcano.volcano.model.objects import (
     Change,
     Create,
@@ -49,12 +49,11 @@ _NextPhase: TypeAlias = Callable[[Manifest, _Status], str]
 """From a Job and its new counts to the phase it takes."""
 
 
-def reconcile(objects: Objects, request: Request, now: float) -> list[Change]:
-    """What one request to a Job's controller changes."""
+def reconcile(objects: Objects, request: Request, action: str, now: float) -> list[Change]:
+    """What an action changes that a request to a Job's controller led to (`lifecycle.action_for`)."""
     job = objects.get("Job", {}).get(request.job)
     if job is None or terminating(job):
         return []
-    action = action_for(job, request)
     phase = status_of(job).get("state", {}).get("phase", "")
     if phase in {"", "Pending", "Running"}:
         return list(_run(objects, job, request, action, now))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ConflictError, NotFoundError
 from kfp_volcano.volcano.model import admission
+from kfp_volcano.volcano.model.delays import Delays
 from kfp_volcano.volcano.model.objects import (
     Change,
     Create,
@@ -38,13 +39,14 @@ _DEFAULT_GRACE_S = 30
 class World:
     """The objects of one cluster.
 
-    `transitions` collects what happened, oldest first, until whoever runs the controllers takes it out; `listener`
-    hears of each at once.
+    `transitions` collects what happened, oldest first, until whoever runs the controllers takes it out, and `delays`
+    what these are to do later; `listener` hears of each transition at once.
     """
 
     def __init__(self, new_uid: Callable[[], str], listener: Callable[[Transition], None] | None = None) -> None:
         self.objects: dict[str, dict[Key, Manifest]] = {}
         self.transitions: deque[Transition] = deque()
+        self.delays = Delays()
         self.version = 0
         self._new_uid = new_uid
         self._listener = listener
