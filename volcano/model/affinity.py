@@ -17,11 +17,13 @@ __all__ = ["selects"]
 
 def selects(spec: Mapping[str, Any], node: Manifest) -> bool:
     """Whether a pod with this spec may run on a node."""
+    wanted, stated = spec.get("nodeSelector") or {}, spec.get("affinity")
+    if not wanted and not stated:
+        return True
     labels = labels_of(node)
-    wanted = spec.get("nodeSelector") or {}
     if any(labels.get(name) != value for name, value in wanted.items()):
         return False
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    affinity = (stated or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     return required is None or any(_term_matches(term, node) for term in required.get("nodeSelectorTerms") or ())
 

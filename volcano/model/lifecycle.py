@@ -17,6 +17,7 @@ from kfp_volcano.volcano.model.objects import (
     Transition,
     controller_of,
     key_of,
+    owned_by,
     phase_of,
     status_of,
 )
@@ -131,8 +132,8 @@ def _task(pod: Manifest, objects: Objects) -> tuple[Mapping[str, Any], list[Mani
     task = next((each for each in job["spec"]["tasks"] if each["name"] == name), None) if job else None
     if task is None:
         return None
-    members = [each for each in objects["Pod"].values() if job_key(each) == key and task_of(each) == name]
-    return task, members
+    owner = controller_of(pod) or {}
+    return task, [each for each in owned_by(objects, "Pod", owner["uid"]) if task_of(each) == name]
 
 
 def _task_completed(pod: Manifest, objects: Objects) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.model.resources import Resources
 
-__all__ = ["Node"]
+__all__ = ["Node", "is_ready"]
 
 _CPU, _MEMORY = "cpu", "memory"
 _MOST = 100
@@ -76,11 +76,13 @@ class Node:
 
     def refusal(self, task: Task) -> str:
         """Why it could not take a pod even if it were empty, or nothing (predicates)."""
-        spec = self.manifest.get("spec") or {}
-        if spec.get("unschedulable") and not _tolerated(task.pod, _UNSCHEDULABLE):
-            return "node(s) were unschedulable"
         if not selects(task.pod["spec"], self.manifest):
             return "node(s) didn't match Pod's node affinity/selector"
+        spec = self.manifest.get("spec")
+        if not spec:
+            return ""
+        if spec.get("unschedulable") and not _tolerated(task.pod, _UNSCHEDULABLE):
+            return "node(s) were unschedulable"
         taints = (taint for taint in spec.get("taints") or () if taint["effect"] in {"NoSchedule", "NoExecute"})
         if not all(_tolerated(task.pod, taint) for taint in taints):
             return "node(s) had untolerated taints"
@@ -135,6 +137,12 @@ class Node:
         if not parts or max(parts) > 1:
             return 0.0
         return _MOST * sum(parts) / len(parts)
+
+
+def is_ready(manifest: Manifest) -> bool:
+    """Whether a node takes part: the others are not looked at (NodeInfo.Ready)."""
+    conditions = status_of(manifest).get("conditions") or ()
+    return all(each["status"] == "True" for each in conditions if each["type"] == "Ready")
 
 
 def _apparent(request: Resources) -> dict[str, int]:

@@ -38,10 +38,16 @@ def preempt(session: Session) -> None:
 
 def _between_gangs(session: Session, gang: Gang) -> None:
     statement = Statement(session)
+    hopeless: set[str] = set()  # roles of which a pod found nothing: its pods are alike
     for task in gang.pending():
         if not gang.starving:
             break
-        _preempt_for(session, statement, task, own=False)
+        if task.role in hopeless or not _eligible(session, task):
+            continue
+        if _preempt_for(session, statement, task, own=False):
+            hopeless.clear()
+        else:
+            hopeless.add(task.role)
     if gang.pipelined:
         statement.commit()
     else:
@@ -51,21 +57,20 @@ def _between_gangs(session: Session, gang: Gang) -> None:
 def _within_gang(session: Session, gang: Gang) -> None:
     for task in gang.pending():
         statement = Statement(session)
-        if not _preempt_for(session, statement, task, own=True):
+        if not _eligible(session, task) or not _preempt_for(session, statement, task, own=True):
             break
         statement.commit()
 
 
 def _preempt_for(session: Session, statement: Statement, task: Task, *, own: bool) -> bool:
     """Promise a pod the best node on which enough can be taken; whether there is one."""
-    if not _eligible(session, task):
-        return False
-    open_to_it = [node for node in session.nodes.values() if not node.refusal(task)]
-    for node in sorted(open_to_it, key=lambda node: -node.score(task)):
-        candidates = [other for other in node.tasks if _may_go(session, other, task, own=own)]
-        victims = preemptable(session, task, candidates)
-        if not suffice(task, node, victims):
-            continue
+    possible = []
+    for node in session.nodes.values():
+        if not node.refusal(task):
+            victims = preemptable(session, task, [each for each in node.tasks if _may_go(session, each, task, own=own)])
+            if suffice(task, node, victims):
+                possible.append((node, victims))
+    for node, victims in sorted(possible, key=lambda each: -each[0].score(task)):
         attempt = Statement(session)
         evicting = False
         for victim in victims_in_order(session, victims, task):
@@ -90,12 +95,12 @@ def _eligible(session: Session, task: Task) -> bool:
 
 
 def _may_go(session: Session, other: Task, task: Task, *, own: bool) -> bool:
-    if other.status not in {Status.BOUND, Status.RUNNING} or not other.preemptable or other not in session.gang_of:
+    theirs, ours = session.gang_of.get(other), session.gang_of[task]
+    if theirs is None or theirs.queue != ours.queue or (theirs is ours) is not own:
         return False
-    if task.best_effort and not other.best_effort:
+    if other.status is not Status.RUNNING and other.status is not Status.BOUND:
         return False
-    theirs, ours = session.gang_of[other], session.gang_of[task]
-    return theirs is ours if own else theirs is not ours and theirs.queue == ours.queue
+    return other.preemptable and not (task.best_effort and not other.best_effort)
 
 
 def _fits(session: Session, task: Task, node: Node) -> bool:

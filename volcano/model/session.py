@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kfp_volcano.volcano.model.gangs import Gang, gang_for
-from kfp_volcano.volcano.model.nodes import Node
+from kfp_volcano.volcano.model.nodes import Node, is_ready
 from kfp_volcano.volcano.model.objects import Key, Objects, phase_of
 from kfp_volcano.volcano.model.priorities import priority_value
 from kfp_volcano.volcano.model.queues import QueueShare, queue_tree
@@ -82,7 +82,7 @@ class Session:
 def open_session(objects: Objects, configuration: Configuration) -> Session:
     """A session over the objects as they are now."""
     queues = queue_tree(objects)
-    nodes = {name: Node.of(manifest) for (_, name), manifest in objects.get("Node", {}).items()}
+    nodes = {name: Node.of(manifest) for (_, name), manifest in objects.get("Node", {}).items() if is_ready(manifest)}
     total: dict[str, int] = {}
     for node in nodes.values():
         total = add(total, node.allocatable)

@@ -67,6 +67,8 @@ class Task:
     node: str
     """Empty while it has none."""
     preemptable: bool
+    best_effort: bool
+    """Whether it asks for nothing."""
     message: str = ""
     """Why this cycle found no place for it."""
     evicting: bool = False
@@ -78,11 +80,6 @@ class Task:
         return key_of(self.pod)
 
     @property
-    def best_effort(self) -> bool:
-        """Whether it asks for nothing."""
-        return not any(amount for name, amount in self.request.items() if name != POD)
-
-    @property
     def may_preempt(self) -> bool:
         """Whether its priority class allows it to take from others."""
         return bool(self.pod["spec"].get("preemptionPolicy") != "Never")
@@ -91,12 +88,14 @@ class Task:
 def task_for(pod: Manifest, order: int) -> Task:
     """A pod as it is at the start of a cycle."""
     spec, annotations = pod["spec"], pod["metadata"].get("annotations") or {}
+    request = pod_request(spec)
     return Task(
         pod=pod,
         role=task_of(pod),
         index=int(annotations.get(INDEX, 0)),
         order=order,
-        request=add(pod_request(spec), {POD: 1000}),
+        request=add(request, {POD: 1000}),
+        best_effort=not any(request.values()),
         priority=spec.get("priority", 0),
         status=_status(pod),
         node=spec.get("nodeName", ""),

@@ -18,6 +18,8 @@ from kfp_volcano.volcano.model.objects import (
     Delete,
     Key,
     Manifest,
+    Objects,
+    Shelf,
     Transition,
     Update,
     key_of,
@@ -44,13 +46,17 @@ class World:
     """
 
     def __init__(self, new_uid: Callable[[], str], listener: Callable[[Transition], None] | None = None) -> None:
-        self.objects: dict[str, dict[Key, Manifest]] = {}
+        self._shelves: dict[str, Shelf] = {}
         self.transitions: deque[Transition] = deque()
         self.delays = Delays()
         self.version = 0
         self._new_uid = new_uid
         self._listener = listener
-        self._owned: dict[str, dict[tuple[str, Key], None]] = {}
+
+    @property
+    def objects(self) -> Objects:
+        """All objects, to read."""
+        return self._shelves
 
     def get(self, kind: str, key: Key) -> Manifest:
         """An object. Raises NotFoundError."""
@@ -75,9 +81,7 @@ class World:
                 "creationTimestamp": time_text(now),
             },
         }
-        self.objects.setdefault(kind, {})[key] = created
-        for owner in created["metadata"].get("ownerReferences", ()):
-            self._owned.setdefault(owner["uid"], {})[kind, key] = None
+        self._shelves.setdefault(kind, Shelf())[key] = created
         self._happened(Transition(None, created))
         return created
 
@@ -127,13 +131,12 @@ class World:
     def remove(self, kind: str, key: Key, now: float) -> None:
         """Take an object out; what it owns is deleted. Raises NotFoundError."""
         old = self.get(kind, key)
-        del self.objects[kind][key]
+        del self._shelves[kind][key]
         gone = {**old, "metadata": {**old["metadata"], "resourceVersion": self._next_version()}}
         self._happened(Transition(gone, None))
-        for owner in old["metadata"].get("ownerReferences", ()):
-            self._owned.get(owner["uid"], {}).pop((kind, key), None)
-        for owned_kind, owned_key in self._owned.pop(old["metadata"]["uid"], {}):
-            self.delete(owned_kind, owned_key, now)
+        for owned_kind, shelf in self._shelves.items():
+            for owned in shelf.owned_by(old["metadata"]["uid"]):
+                self.delete(owned_kind, key_of(owned), now)
 
     def apply(self, change: Change, now: float) -> None:
         """Carry out what an actor decided; what is meanwhile gone, or there already, is passed over."""
@@ -149,7 +152,7 @@ class World:
 
     def _replace(self, old: Manifest, new: Manifest) -> Manifest:
         stored = {**new, "metadata": {**new["metadata"], "resourceVersion": self._next_version()}}
-        self.objects[old["kind"]][key_of(old)] = stored
+        self._shelves[old["kind"]][key_of(old)] = stored
         self._happened(Transition(old, stored))
         return stored
 
