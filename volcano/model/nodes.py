@@ -96,8 +96,8 @@ class Node:
     def score(self, task: Task) -> float:
         """How well a pod fits here, the best node having the most."""
         wanted, used = task.request, add(self.allocatable, self.idle, times=-1)
-        used = add(used, self.promised)
-        return self._least_allocated(wanted) + self._balanced(wanted, used) + self._binpack(wanted, used)
+        balanced = self._balanced(wanted, add(used, self.promised))
+        return self._least_allocated(wanted) + balanced + self._binpack(wanted, used)
 
     def _book(self, task: Task, status: Status, times: int) -> None:
         self._apparent = add(self._apparent, _apparent(task.request), times=times)

@@ -16,7 +16,7 @@ from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
 from kfp_volcano.volcano.model.objects import phase_of, status_of, terminating
 from kfp_volcano.volcano.model.pods import INDEX, JOB, TASK
 from kfp_volcano.volcano.model.queues import root_queue
-from kfp_volcano.volcano.model.resources import resources
+from kfp_volcano.volcano.model.resources import pod_request, resources
 from kfp_volcano.volcano.model.world import World
 
 GPU = "nvidia.com/gpu"
@@ -105,6 +105,14 @@ class Lab:
         """How many pods of each task of a Job run."""
         tasks = self.state()["jobs"][name]["tasks"]
         return Counter({task: len(phases["Running"]) for task, phases in tasks.items() if "Running" in phases})
+
+    def held(self) -> Counter[str]:
+        """GPUs taken on each node."""
+        total: Counter[str] = Counter()
+        for pod in self.world.objects.get("Pod", {}).values():
+            if pod["spec"].get("nodeName") and phase_of(pod) in {"Pending", "Running"}:
+                total[pod["spec"]["nodeName"]] += pod_request(pod["spec"])[GPU] // 1000
+        return total
 
     def uids(self) -> dict[str, str]:
         return {name: pod["metadata"]["uid"] for (_, name), pod in self.world.objects.get("Pod", {}).items()}

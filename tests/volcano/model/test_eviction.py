@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kfp_volcano.volcano.model.configuration import CLASSIC, GANG_AWARE
 
@@ -132,3 +134,28 @@ def test_a_full_queue_makes_room_for_priority(new_lab: Any, make: Any, configura
         make.job("b", make.task("w", 2, 2), queue="q", priorityClassName="high"),
     )
     assert (lab.running("a")["w"], lab.running("b")["w"]) == (2, 2)
+
+
+shapes = st.tuples(st.integers(1, 4), st.integers(0, 5), st.sampled_from([1, 2, 4]))
+arrivals = st.lists(st.tuples(shapes, st.sampled_from(["one", "two", "default"]), st.sampled_from(["", "low", "high"])))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(jobs=arrivals.filter(lambda jobs: len(jobs) < 7), configuration=st.sampled_from([CLASSIC, GANG_AWARE]))
+def test_whoever_takes_from_whom_the_books_are_right(new_lab: Any, make: Any, jobs: Any, configuration: Any) -> None:
+    """Under any arrivals nodes give no more than they have, queues count what runs, and the same comes out twice."""
+    outcomes = []
+    for _ in range(2):
+        lab = new_lab(configuration)
+        lab.priority("low", 1)
+        lab.priority("high", 10)
+        halves(lab, make)
+        for number, ((core, surplus, gpus), queue, priority) in enumerate(jobs):
+            tasks = (make.task("core", core, core, gpus=gpus), make.task("elastic", surplus, 0, gpus=gpus))
+            lab.submit(make.job(f"job-{number}", *tasks, queue=queue, priorityClassName=priority))
+            lab.settle(1)
+            held = lab.held()
+            assert all(gpus <= 8 for gpus in held.values())
+            assert lab.state()["queues"]["root"]["allocatedGPU"] == sum(held.values())
+        outcomes.append(lab.state())
+    assert outcomes[0] == outcomes[1]
