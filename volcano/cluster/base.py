@@ -77,7 +77,9 @@ class Cluster(Protocol):
         """Read an object."""
         ...
 
-    def list(self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None) -> tuple[list[Manifest], str]:
+    def list(
+        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+    ) -> tuple[list[Manifest], str]:
         """Read all objects of a kind (an empty namespace: of all namespaces) and the resource version of that read."""
         ...
 
