@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kfp_volcano.errors import SpecError
-from kfp_volcano.schemas.queue_tree import QueueTree
+from kfp_volcano.schemas.queue_tree import QueueNode, QueueTree, Quota
 from kfp_volcano.schemas.queue_validation import queue_tree
+from kfp_volcano.schemas.structure import load_schema, resolve
+
+SCHEMA = load_schema("queue-tree.v1")
 
 TREE = {
     "apiVersion": "kfp-volcano/v1",
@@ -83,6 +87,26 @@ def test_a_sound_tree_becomes_values():
     assert (speech.reclaimable, vision.reclaimable) == (False, True)
     assert (production.priority, default.deserved) == (10, {})
     assert [node.name for node, _ in tree.walk()] == ["research", "production", "default", "vision", "speech"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "elsewhere"),
+    [
+        (QueueTree, SCHEMA["properties"]["spec"], {"name"}),
+        (QueueNode, SCHEMA["$defs"]["queue"], set()),
+        (Quota, SCHEMA["$defs"]["quota"], {"namespace"}),
+    ],
+)
+def test_types_and_schema_have_the_same_keys_and_defaults(kind, rule, elsewhere):
+    """Each key has a description; `elsewhere` is what stands outside that part of the document."""
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    assert fields.keys() - elsewhere == rule["properties"].keys()
+    for key, part in rule["properties"].items():
+        explained = resolve(part, SCHEMA)
+        assert explained["title"], key
+        assert explained["description"], key
+        if not isinstance(explained.get("default", {}), dict):
+            assert fields[key].default == explained["default"], key
 
 
 def test_a_quota_that_names_no_requests_has_the_capability_of_the_queue():

@@ -78,11 +78,15 @@ def _order(forest: Forest, final: Forest, pending: Mapping[str, Terms | None]) -
     going = [name for name, end in pending.items() if end is None]
     shrinking = [name for name, end in pending.items() if end and name in forest and shrinks(forest[name], end)]
     others = [name for name in pending if name not in {*going, *shrinking}]
-    return [*_leaves_first(forest, going), *_leaves_first(forest, shrinking), *_leaves_first(final, others)[::-1]]
+    return [*_leaves_first(forest, going), *_leaves_first(forest, shrinking), *_top_down(final, others)]
 
 
 def _leaves_first(forest: Forest, names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: -len(forest.above_all(name)))
+
+
+def _top_down(forest: Forest, names: Iterable[str]) -> list[str]:
+    return sorted(names, key=lambda name: len(forest.above_all(name)))
 
 
 def _finish(forest: Forest, final: Forest, name: str, pending: Mapping[str, Terms | None], found: list[Turn]) -> bool:
@@ -111,7 +115,7 @@ def _give_way(forest: Forest, final: Forest, pending: dict[str, Terms | None], f
         if name in forest and (end is None or end.parent != forest[name].parent):
             for below in forest.below_all(name):
                 pending.setdefault(below, forest[below])
-    top_down = _leaves_first(forest, (name for name in pending if name in forest))[::-1]
+    top_down = _top_down(forest, (name for name in pending if name in forest))
     met: dict[str, Terms] = {}
     emptied: set[str] = set()
     for name in top_down:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfp_volcano.volcano.model import job_controller, scheduler
+from kfp_volcano.volcano.model import job_controller, queue_commands, scheduler
 from kfp_volcano.volcano.model.lifecycle import request_for
 from kfp_volcano.volcano.model.queues import open_queues
 
@@ -23,9 +23,13 @@ def run_controllers(world: World, now: float) -> None:
         transition = world.transitions.popleft()
         if transition.kind == "Queue":
             changes = list(open_queues(world.objects))
+        elif transition.kind == "Command":
+            changes = queue_commands.obey(world.objects, transition.new) if transition.new else []
         else:
             request = request_for(transition, world.objects)
             changes = job_controller.reconcile(world.objects, request, now) if request else []
+            if transition.kind == "PodGroup" and transition.new is None:
+                changes = [*changes, *queue_commands.close_empty(world.objects)]
         for change in changes:
             world.apply(change, now)
 
