@@ -23,6 +23,7 @@ _WANTED = {
     "string": "text",
     "integer": "a whole number",
     "number": "a number",
+    "boolean": "true or false",
 }
 _FOUND = {
     dict: "a mapping",

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kfp_volcano.cli_queues import queues
 from kfp_volcano.errors import KfpVolcanoError, SpecError
+from kfp_volcano.reading import read_document
 from kfp_volcano.version import __version__
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ def main() -> None:
                                      kfp-volcano render job.yaml
     Run a pipeline on this machine:  kfp-volcano run pipeline.py --local
     Compile it for a KFP backend:    kfp-volcano compile pipeline.py -o pipeline.yaml
+    Queues of departments and teams: kfp-volcano queues plan tree.yaml
 
     \b
     Exit codes: 0 done · 1 the training failed · 2 wrong use or input ·
@@ -212,6 +215,9 @@ def doctor() -> None:
         sys.exit(2)
 
 
+main.add_command(queues)
+
+
 def _finish(plan: Any, companion: Any = None) -> None:
     """Run to the end, say where the results are, and exit as the run ended."""
     from rich.console import Console  # noqa: PLC0415
@@ -232,11 +238,6 @@ def _finish(plan: Any, companion: Any = None) -> None:
 
 
 def _read(path: Path) -> TrainingJob:
-    from kfp_volcano.schemas.validation import parse, training_job  # noqa: PLC0415
+    from kfp_volcano.schemas.validation import training_job  # noqa: PLC0415
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SpecError(f"cannot be read: {reason}", source=str(path)) from error
-    return training_job(parse(text), source=str(path))
+    return training_job(read_document(path), source=str(path))
