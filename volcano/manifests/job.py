@@ -21,6 +21,7 @@ from kfp_volcano.volcano.manifests.render import render
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kfp_volcano.schemas.pods import Env
     from kfp_volcano.schemas.training_job import TrainingJob
 
 __all__ = ["MOUNT_PATH", "job_manifest"]
@@ -58,7 +59,7 @@ class _Task:
     max_retry: int
     preemptable: bool
     command: tuple[str, ...]
-    env: dict[str, str]
+    env: Env
     resources: Resources
     token: bool = False
     policies: tuple[dict[str, str], ...] = ()
@@ -182,7 +183,8 @@ def _env(job: TrainingJob, name: str, task: _Task) -> list[dict[str, Any]]:
     values[names.ENV_ELASTICITY] = json.dumps(asdict(settings), separators=(",", ":"))
     return [
         *({"name": key, "valueFrom": {"fieldRef": {"fieldPath": field}}} for key, field in _DOWNWARD.items()),
-        *({"name": key, "value": value} for key, value in {**values, **task.env}.items()),
+        *({"name": key, "value": value} for key, value in values.items()),
+        *({"name": key, "value": value} for key, value in task.env.items()),
     ]
 
 
