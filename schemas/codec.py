@@ -2,8 +2,8 @@
 
 A field is the key of its name in camelCase; a name that ends in `_s` is a duration and loses the ending. Metadata of a
 field says what differs: `{"key": …}` another key, `{"codec": (read, write)}` another form. What is None, empty or
-False is not written (False is where the default is None); everything else is, defaults too, so that a spec kept by
-one version means the same to the next.
+False is not written (empty and False are where the default is None); everything else is, defaults too, so that a spec
+kept by one version means the same to the next.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def plain(value: Any) -> dict[str, Any]:
         if part is each.silent:
             continue
         part = each.write(part)
-        if part not in ({}, [], ""):
+        if each.silent is None or part not in ({}, [], ""):
             written[each.key] = part
     return written
 

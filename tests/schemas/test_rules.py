@@ -163,7 +163,7 @@ WORKER = "roles: {worker: {replicas: 2}}"
             "evenly",
         ),
         (
-            "roles: {a: {replicas: 1, resources: {gpu: 1, rdma: 1}, placement: {devices: {joint: [gpu, rdma], via: plugin}}}}",
+            "roles: {a: {replicas: 1, resources: {gpu: 1}, placement: {devices: {joint: [gpu], via: plugin}}}}",
             "roles.a.placement.devices.via",
             "PCIe root",
         ),

@@ -111,6 +111,7 @@ SOURCE = st.sampled_from(
         {"claim": "data"},
         {"emptyDir": {"size": "1Gi"}},
         {"emptyDir": {"medium": "Memory"}},
+        {"emptyDir": {}},
         {"configMap": {"name": "c", "items": {"k": "a/b"}, "mode": 256}},
         {"secret": {"name": "s", "optional": True}},
         {"hostPath": {"path": "/mnt/x", "type": "Directory"}},
