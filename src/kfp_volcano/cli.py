@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kfp_volcano.cli_convert import convert
 from kfp_volcano.errors import KfpVolcanoError, SpecError
 from kfp_volcano.version import __version__
 
@@ -67,6 +68,7 @@ def main() -> None:
     """
 
 
+main.add_command(convert)
 spec_argument = click.argument("spec", type=click.Path(path_type=Path))
 pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path))
 pipeline_option = click.option("--pipeline", "name", metavar="NAME", help="Which pipeline, where the file has several.")
