@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.manifests.convert.source import Account, View
 
 __all__ = [
+    "BACKOFF",
     "apply_run_policy",
     "gang",
     "read_clean_up",
@@ -31,6 +32,8 @@ __all__ = [
     "take_port",
 ]
 
+BACKOFF = 6
+"""Restarts of a Kubernetes Job (batch/v1) that names no limit."""
 _MOST_RETRIES = 1000
 _OPERATORS = ("kubeflow.org/training-operator", "kubeflow.org/mpi-operator", "trainer.kubeflow.org/trainjob-controller")
 _RESTARTS = ("Always", "OnFailure", "Never", "ExitCode")
@@ -97,12 +100,13 @@ def take_port(drafts: Sequence[Draft], name: str, default: int, account: Account
     return port
 
 
-def apply_run_policy(policy: View, job: Job) -> None:
-    """Read a RunPolicy into a job whose roles are known."""
+def apply_run_policy(policy: View, job: Job, *, backoff: int | None = None) -> None:
+    """Read a RunPolicy into a job whose roles are known; `backoff` is the operator's own limit of restarts, if any."""
     read_owner(policy)
     read_clean_up(policy)
     read_limits(policy, job)
-    restarts(job, policy.account, policy.number("backoffLimit"), policy.at("backoffLimit"))
+    limit = policy.number("backoffLimit")
+    restarts(job, policy.account, backoff if limit is None else limit, policy.at("backoffLimit"))
     scheduling = policy.map("schedulingPolicy")
     if queue := scheduling.text("queue", to="spec.queue"):
         job.queue = queue

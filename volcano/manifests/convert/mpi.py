@@ -66,7 +66,8 @@ def convert(document: View) -> Job:
     job = new_job(metadata, "mpi", drafts)
     _how_it_starts(spec, job, first=first)
     kubeflow.read_clean_up(spec)  # v1 has it here too
-    kubeflow.apply_run_policy(spec.map("runPolicy"), job)
+    # v2beta1 runs its launcher as a Kubernetes Job.
+    kubeflow.apply_run_policy(spec.map("runPolicy"), job, backoff=None if first else kubeflow.BACKOFF)
     return job
 
 

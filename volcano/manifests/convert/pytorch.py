@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.manifests.convert.draft import Draft
     from kfp_volcano.volcano.manifests.convert.source import View
 
-__all__ = ["OPERATORS", "convert", "environment", "launches", "needs_variables", "resize", "told"]
+__all__ = ["convert", "launches", "needs_variables", "resize"]
 
-OPERATORS = "MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE|PET_[A-Z_]+"
+_VARIABLES = "MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE|PET_[A-Z_]+"
 """The variables that the operator sets."""
 _PORT = ("pytorchjob-port", 23456)
 _LAUNCHERS = ("accelerate", "deepspeed", "colossalai", "horovodrun", "mpirun", "mpiexec")
@@ -66,7 +66,7 @@ def launches(words: Sequence[str]) -> bool:
 
 def needs_variables(drafts: Sequence[Draft]) -> bool:
     """Whether the programs need the operator's variables: torchrun cannot be put before them, or is not enough."""
-    return mentions(drafts, OPERATORS) or any(_starts_processes(draft) for draft in drafts)
+    return mentions(drafts, _VARIABLES) or any(_starts_processes(draft) for draft in drafts)
 
 
 def _starts_processes(draft: Draft) -> bool:
@@ -78,7 +78,7 @@ def _starts_processes(draft: Draft) -> bool:
     return basename(words) in _LAUNCHERS
 
 
-def environment(pods: int, processes: int, port: int) -> dict[str, str]:
+def _environment(pods: int, processes: int, port: int) -> dict[str, str]:
     """What the operator tells each pod but its rank, in a job of that many pods (`setPodEnv`, envvar.go)."""
     return {
         "PYTHONUNBUFFERED": "1",
@@ -91,12 +91,12 @@ def environment(pods: int, processes: int, port: int) -> dict[str, str]:
     }
 
 
-def told(job: Job, port: int, processes: str | None, source: View) -> None:
+def _told(job: Job, port: int, processes: str | None, source: View) -> None:
     """Make the job `custom`, with the operator's variables. `processes` is nproc_per_node as it was written."""
     account = source.account
     drafts = list(job.drafts)
     number = int(processes) if processes and processes.isdecimal() else 1
-    variables = environment(ranks.size(drafts), number, port)
+    variables = _environment(ranks.size(drafts), number, port)
     if processes:
         variables["PET_NPROC_PER_NODE"] = processes
     for draft in drafts:
@@ -117,7 +117,7 @@ def _fixed(spec: View, specs: View, job: Job, port: int) -> None:
     alike = all(draft.template() == drafts[0].template() for draft in drafts[1:])
     plain = not launches(drafts[0].program)
     if not alike or needs_variables(drafts) or (plain and (processes or "1") not in ("1", "auto")):
-        told(job, port, processes or "auto", specs)
+        _told(job, port, processes or "auto", specs)
         if processes:
             account.kept(spec.at("nprocPerNode"), "spec.env.PET_NPROC_PER_NODE")
         return
@@ -149,7 +149,7 @@ def _elastic(spec: View, specs: View, job: Job) -> None:
             "has no command: strategy restart starts the program anew at each resize, by torchrun",
             "write the image's entry point as the command",
         )
-    if _starts_processes(worker) or mentions([worker], OPERATORS):
+    if _starts_processes(worker) or mentions([worker], _VARIABLES):
         refuse(
             specs.at(),
             "starts its processes itself, with variables that are stale after a resize",

@@ -138,7 +138,7 @@ def _read_job_metadata(view: View, job: Job) -> None:
 
 def _read_ends(spec: View, replicas: Sequence[View], job: Job) -> None:
     """When the JobSet and its Jobs end, and how often they are tried (jobset.x-k8s.io/v1alpha2, batch/v1)."""
-    limit, path = None, spec.at("failurePolicy", "maxRestarts")
+    limit, path = kubeflow.BACKOFF, replicas[-1].at("template", "spec", "backoffLimit")
     for replica in replicas:
         template = replica.map("template").map("spec")
         if (found := template.number("backoffLimit")) is not None:

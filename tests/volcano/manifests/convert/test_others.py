@@ -112,6 +112,12 @@ def test_xgboost_workers_know_master_and_ranks(make: Any, converted: Any) -> Non
     assert spec["env"]["WORLD_SIZE"] == "3"
 
 
+def test_lightgbm_is_refused(make: Any, refusal: Any) -> None:
+    """It is an XGBoostJob too, but needs the list of its workers."""
+    both = {"Master": make.replicas(1, image="lightgbm:1"), "Worker": make.replicas(2, image="lightgbm:1")}
+    assert "WORKER_ADDRS" in refusal(make.job("XGBoostJob", {"xgbReplicaSpecs": both}))
+
+
 def test_a_port_of_the_operators_name_is_the_one_told(make: Any, converted: Any) -> None:
     """Where the container lists it; listing it does nothing else."""
     ports = [{"name": "xgboostjob-port", "containerPort": 9991}]
