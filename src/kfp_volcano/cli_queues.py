@@ -104,7 +104,7 @@ def render(tree: Path) -> None:
     Example: kfp-volcano queues render tree.yaml | kubectl apply --dry-run=server -f -
     """
     from kfp_volcano.volcano.manifests.queues import manifests  # noqa: PLC0415
-    from kfp_volcano.volcano.manifests.render import manifest_yaml  # noqa: PLC0415
+    from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml  # noqa: PLC0415
 
     click.echo(manifest_yaml(manifests(_read(tree))), nl=False)
 

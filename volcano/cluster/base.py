@@ -48,6 +48,7 @@ KINDS: dict[str, Kind] = {
         Kind("ConfigMap", "v1", "configmaps"),
         Kind("ResourceQuota", "v1", "resourcequotas"),
         Kind("Lease", "coordination.k8s.io/v1", "leases"),
+        Kind("ResourceClaimTemplate", "resource.k8s.io/v1", "resourceclaimtemplates"),
         Kind("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
     )
 }

@@ -206,7 +206,7 @@ class EmbeddedCluster:
                 world.remove("Event", self._events.popleft(), now)
 
     def _patience(self) -> float | None:
-        """How long the control loop may sleep though nothing happens: until a Job expires or a policy's time is over."""
+        """How long the control loop may sleep if nothing happens: until a Job expires or a policy's time is over."""
         with self._store.transaction() as (world, now):
             times = (expiry.next_expiry(world.objects), world.delays.next_due())
         at = min((each for each in times if each is not None), default=None)
