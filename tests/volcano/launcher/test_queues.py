@@ -147,7 +147,7 @@ def test_it_stops_at_the_first_refusal_and_says_what_is_done(cluster):
     grown = tree_of(queue("dept", 16, queue("a", 8), queue("b", 8)))
     old = plan(grown, read(cluster))
     assert [step.name for step in old.steps] == ["dept", "a", "b"]
-    deserved = [{"op": "replace", "path": "/spec/deserved", "value": {GPU: "5"}}]
+    deserved = [{"op": "replace", "path": "/spec/deserved", "value": {GPU: "3"}}]
     cluster.patch("Queue", "a", "", deserved)
     told = []
     applied = apply(cluster, old, tell=lambda step: told.append(step.name))

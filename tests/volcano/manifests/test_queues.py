@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kfp_volcano.schemas.queue_validation import queue_tree
 from kfp_volcano.volcano.manifests.queues import manifests, queue_command
-from kfp_volcano.volcano.manifests.render import manifest_yaml
+from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml
 
 
 def tree_of(*queues, plugin="capacity"):
