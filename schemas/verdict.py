@@ -52,7 +52,7 @@ class _Compiler:
         name = reference.removeprefix("#/$defs/")
         if name not in self._known:
             # A part may refer to itself, as queues hold queues: until it is known it is looked up when it is asked.
-            self._known[name] = lambda value: self._known[name](value)
+            self._known[name] = lambda value: self._known[name](value)  # noqa: PLW0108  # it is another by then
             self._known[name] = self.check(self._root["$defs"][name])
         return self._known[name]
 
