@@ -18,7 +18,24 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.structure import Path, Schema
 
-__all__ = ["part_findings", "patch_findings"]
+__all__ = ["MERGE_KEYS", "part_findings", "patch_findings"]
+
+MERGE_KEYS = {
+    "containers": "name",
+    "initContainers": "name",
+    "ephemeralContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "imagePullSecrets": "name",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "ports": "containerPort",
+    "hostAliases": "ip",
+    "topologySpreadConstraints": "topologyKey",
+}
+"""Lists of a pod template that are merged, and by which key (`patchMergeKey` in k8s.io/api/core/v1)."""
 
 
 def part_findings(value: Any, path: Path, *, place: tuple[str, ...]) -> Iterator[Finding]:
@@ -31,23 +48,28 @@ def patch_findings(value: Any, path: Path, *, containers: Sequence[str]) -> Iter
     found = list(_findings(value, path, _patch()))
     yield from found
     if not found:
-        yield from _nameless(value, path, containers)
+        yield from _incomplete(value, path, containers)
 
 
-def _nameless(value: Any, path: Path, containers: Sequence[str]) -> Iterator[Finding]:
-    """Containers that the patch adds lack what Kubernetes wants of one."""
+def _incomplete(value: Any, path: Path, containers: Sequence[str]) -> Iterator[Finding]:
+    """Entries of merged lists that have no key, and containers that the patch adds without an image."""
     remedy = f"the training's container is called {' or '.join(containers)}"
-    pod = value.get("spec") if isinstance(value, dict) else None
-    for group, known in (("initContainers", (names.PREFLIGHT,)), ("containers", containers)):
-        entries = pod.get(group) if isinstance(pod, dict) else None
-        for index, entry in enumerate(entries or () if isinstance(entries, list) else ()):
-            if not isinstance(entry, dict) or "$patch" in entry:
+    known = (*containers, names.PREFLIGHT)
+    for key, part in value.items():
+        if isinstance(part, dict):
+            yield from _incomplete(part, (*path, key), containers)
+        for index, entry in enumerate(part if isinstance(part, list) else ()):
+            if not isinstance(entry, dict):
                 continue
-            place = (*path, "spec", group, index)
-            if "name" not in entry:
-                yield Finding((*place, "name"), "is missing", remedy)
-            elif entry["name"] not in known and "image" not in entry:
+            place = (*path, key, index)
+            yield from _incomplete(entry, place, containers)
+            if key in MERGE_KEYS and entry.get(MERGE_KEYS[key]) is None and entry.get("$patch") != "replace":
+                yield Finding((*place, MERGE_KEYS[key]), "is missing: such lists are merged by it", remedy)
+            elif key in _CONTAINERS and not {"$patch", "image"} & {*entry} and entry["name"] not in known:
                 yield Finding((*place, "image"), f"is missing: {entry['name']} is another container", remedy)
+
+
+_CONTAINERS = ("containers", "initContainers")
 
 
 def _findings(value: Any, path: Path, schema: Schema) -> Iterator[Finding]:

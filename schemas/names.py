@@ -65,6 +65,8 @@ ENV_WORKERS = "KFP_VOLCANO_WORKERS"
 """Number of workers of a Job of fixed size."""
 ENV_HOSTS = "KFP_VOLCANO_HOSTS"
 """The workers of an MPI Job of fixed size: `host:slots`, with commas between them."""
+ENV_SSH = "KFP_VOLCANO_SSH"
+"""Folder of the keys that the pods of an MPI Job reach each other with."""
 ENV_NODE = "KFP_VOLCANO_NODE"
 """The pod's node."""
 
@@ -103,6 +105,11 @@ VGPU_CORES = "volcano.sh/vgpu-cores"
 _NOT_DNS = re.compile(r"[^a-z0-9-]+")
 _LONGEST_SUFFIX = len("-coordinator-0")
 _LONGEST_LABEL = 63
+
+
+def surplus_priority(priority: str) -> str:
+    """The PriorityClass of workers above the minimum, below that of the gang (`deploy/` installs both)."""
+    return f"{priority}-surplus"
 
 
 def run_label(run_id: str) -> str:

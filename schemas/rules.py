@@ -104,6 +104,10 @@ def _faults(sound: Sound, strategy: str | None) -> Iterator[Finding]:
         if then is not None and strategy not in (None, "fixed") and then not in allowed:
             remedy = f"{' or '.join(allowed)}, or strategy: fixed"
             yield Finding((*path, key), f"{then} would be set off by a scale-down of strategy {strategy}", remedy)
+    failed, evicted = sound.get(*path, "failed"), sound.get(*path, "evicted")
+    if strategy == "fixed" and failed in ("restartJob", "fail") and evicted not in (None, failed):
+        words = f"with failed: {failed} a pod that is taken away has failed too"
+        yield Finding((*path, "evicted"), f"cannot be {evicted}: {words}", f"{failed}, or failed: retry")
     if sound.get(*path, "pending", "then") == "restartJob" and strategy not in (None, "fixed"):
         yield Finding((*path, "pending", "then"), f"restartJob is not for strategy {strategy}", "fail or abort")
     cleanup = sound.get(*path, "cleanup")

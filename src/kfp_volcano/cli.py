@@ -98,7 +98,7 @@ def render(spec: Path, workers: int | None, run_id: str) -> None:
     """
     from kfp_volcano.schemas.names import job_name  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.job import job_manifest  # noqa: PLC0415
-    from kfp_volcano.volcano.manifests.render import manifest_yaml  # noqa: PLC0415
+    from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml  # noqa: PLC0415
 
     job = _read(spec)
     replicas = job.workers.replicas

@@ -14,7 +14,7 @@ import yaml
 from kfp_volcano.schemas.names import job_name
 from kfp_volcano.schemas.validation import parse, training_job
 from kfp_volcano.volcano.manifests.job import job_manifest
-from kfp_volcano.volcano.manifests.render import manifest_yaml
+from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 RUN = "golden"

@@ -14,7 +14,7 @@ from kfp_volcano.schemas import names, records
 from kfp_volcano.schemas.training_job import RuntimeSettings
 from kfp_volcano.schemas.validation import parse, spec_hash, to_wire, training_job
 from kfp_volcano.volcano.manifests.job import job_manifest
-from kfp_volcano.volcano.manifests.render import manifest_yaml
+from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml
 from kfp_volcano.volcano.manifests.resize import workers
 
 HOSTILE = st.sampled_from(
@@ -195,11 +195,15 @@ def test_the_gang_is_what_the_job_cannot_run_without(case):
 @few
 @given(rendered())
 def test_no_policy_fires_on_a_scale_down(case):
-    """A Job has two policies and no other: a failing task ends it, the core's completion completes it."""
-    manifest = case[1]
-    assert manifest["spec"]["policies"] == [{"event": "TaskFailed", "action": "TerminateJob"}]
-    ends = {task["name"]: task["policies"] for task in manifest["spec"]["tasks"] if "policies" in task}
-    assert ends == {"core": [{"event": "TaskCompleted", "action": "CompleteJob"}]}
+    """A Job that may resize says nothing about pods that are deleted; only what never changes in size completes it."""
+    job, manifest, _ = case
+    events = {policy["event"] for policy in manifest["spec"]["policies"]}
+    if job.elasticity.strategy != "fixed":
+        assert manifest["spec"]["policies"] == [{"event": "TaskFailed", "action": "TerminateJob"}]
+    assert len(events) == len(manifest["spec"]["policies"])
+    ends = [task["name"] for task in manifest["spec"]["tasks"] if COMPLETES in task.get("policies", [])]
+    assert "elastic" not in ends
+    assert ends
 
 
 @few
@@ -291,6 +295,7 @@ def test_equal_arguments_give_equal_bytes(spec):
     assert text() == text()
 
 
+COMPLETES = {"event": "TaskCompleted", "action": "CompleteJob"}
 SMALL = {
     "apiVersion": "kfp-volcano/v1",
     "kind": "TrainingJob",

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-from kfp_volcano.volcano.manifests.render import manifest_yaml, render
+from kfp_volcano.volcano.manifests.render import render
+from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 VALUES = st.recursive(
