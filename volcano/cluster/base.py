@@ -45,6 +45,7 @@ KINDS: dict[str, Kind] = {
         Kind("Node", "v1", "nodes", namespaced=False),
         Kind("Event", "v1", "events"),
         Kind("ConfigMap", "v1", "configmaps"),
+        Kind("Secret", "v1", "secrets"),
         Kind("Lease", "coordination.k8s.io/v1", "leases"),
         Kind("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
     )

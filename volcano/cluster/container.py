@@ -18,6 +18,8 @@ from kfp_volcano.volcano.model.pods import JOB
 from kfp_volcano.volcano.model.resources import pod_request
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kfp_volcano.volcano.cluster.base import Manifest
 
 __all__ = ["Mount", "Program", "build_program"]
@@ -26,8 +28,8 @@ _FIELD = re.compile(r"^metadata\.(labels|annotations)\['([^']+)'\]$")
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
 _MILLI = 1000
 
-ReadConfig: TypeAlias = Callable[[str], Mapping[str, str] | None]
-"""From the name of a ConfigMap of the pod's namespace to its data, or None where there is none."""
+ReadData: TypeAlias = Callable[[str, str], Mapping[str, str] | None]
+"""From a kind, ConfigMap or Secret, and a name in the pod's namespace to its data, or None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def build_program(
     workdir: Path,
     interpreter: str,
     address_of: Callable[[str], str],
-    read_config: ReadConfig,
+    read_data: ReadData,
 ) -> Program:
     """The program of a container.
 
@@ -68,14 +70,14 @@ def build_program(
         workdir: where it runs unless `workingDir` is one of its mounts or an absolute folder that exists.
         interpreter: what `python` and `python3` mean.
         address_of: from the name of a pod of the same namespace to its address.
-        read_config: reads ConfigMaps.
+        read_data: reads ConfigMaps and Secrets.
 
     Raises InvalidError for a reference to what does not exist.
     """
     here = _Localisation(pod, mounts, address_of)
-    values: dict[str, str] = {}
+    values = {name: here(text) for name, text in _from_sources(container, read_data)}
     for entry in container.get("env") or ():
-        value = _value(entry, pod, read_config)
+        value = _value(entry, pod, read_data)
         if value is not None:
             values[entry["name"]] = here(_expand(value, values))
     argv = [here(_expand(word, values)) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
@@ -113,21 +115,36 @@ class _Localisation:
         return text
 
 
-def _value(entry: Mapping[str, Any], pod: Manifest, read_config: ReadConfig) -> str | None:
+def _from_sources(container: Manifest, read_data: ReadData) -> Iterator[tuple[str, str]]:
+    """The variables of `envFrom`: all of a ConfigMap or a Secret."""
+    for source in container.get("envFrom") or ():
+        for field, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
+            if field not in source:
+                continue
+            data = read_data(kind, source[field]["name"])
+            if data is None and not source[field].get("optional"):
+                raise InvalidError(f"envFrom: {kind.lower()} not found: {source[field]['name']}")
+            for name, text in (data or {}).items():
+                yield f"{source.get('prefix') or ''}{name}", text
+
+
+def _value(entry: Mapping[str, Any], pod: Manifest, read_data: ReadData) -> str | None:
     """One variable's value, or None where an optional source is not there."""
     source = entry.get("valueFrom")
     if not source:
         return str(entry.get("value", ""))
     if "fieldRef" in source:
         return _field(pod, source["fieldRef"]["fieldPath"])
-    if "configMapKeyRef" in source:
-        wanted = source["configMapKeyRef"]
-        data = read_config(wanted["name"])
+    for field, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
+        if field not in source:
+            continue
+        wanted = source[field]
+        data = read_data(kind, wanted["name"])
         if data is not None and wanted["key"] in data:
             return str(data[wanted["key"]])
         if wanted.get("optional"):
             return None
-        missing = f"couldn't find key {wanted['key']} in ConfigMap" if data is not None else "configmap not found:"
+        missing = f"couldn't find key {wanted['key']} in {kind}" if data is not None else f"{kind.lower()} not found:"
         raise InvalidError(f"env {entry['name']}: {missing} {wanted['name']}")
     raise InvalidError(f"env {entry['name']}: {', '.join(source)} is not offered by the embedded cluster")
 

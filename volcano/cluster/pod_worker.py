@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from base64 import b64decode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -181,17 +182,20 @@ class PodWorker(threading.Thread):
             self._pod,
             manifest,
             base_env=self._machine.env_of(self._pod),
-            mounts=self._machine.volumes.prepare(self._pod, manifest, self._config),
+            mounts=self._machine.volumes.prepare(self._pod, manifest, self._data),
             workdir=self._machine.workdir,
             interpreter=self._machine.interpreter,
             address_of=lambda name: self._machine.addresses.address((namespace, name)),
-            read_config=self._config,
+            read_data=self._data,
         )
 
-    def _config(self, name: str) -> Mapping[str, str] | None:
+    def _data(self, kind: str, name: str) -> Mapping[str, str] | None:
         with self._machine.store.transaction() as (world, _):
-            config = world.objects.get("ConfigMap", {}).get((self._pod["metadata"]["namespace"], name))
-        return config.get("data") or {} if config is not None else None
+            found = world.objects.get(kind, {}).get((self._pod["metadata"]["namespace"], name))
+        if found is None:
+            return None
+        data = found.get("data") or {}
+        return data if kind == "ConfigMap" else {key: b64decode(text).decode() for key, text in data.items()}
 
     def _starts_again(self, container: _Container, code: int) -> bool:
         policy = self._pod["spec"].get("restartPolicy", "Always")

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kfp_volcano.volcano.cluster.base import Manifest
-    from kfp_volcano.volcano.cluster.container import ReadConfig
+    from kfp_volcano.volcano.cluster.container import ReadData
 
 __all__ = ["Volumes"]
+
+_DEFAULT_MODE = 0o644
 
 
 class Volumes:
@@ -37,16 +39,17 @@ class Volumes:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def prepare(self, pod: Manifest, container: Manifest, read_config: ReadConfig) -> list[Mount]:
-        """A container's mounts, with the files of ConfigMaps as they are now."""
+    def prepare(self, pod: Manifest, container: Manifest, read_data: ReadData) -> list[Mount]:
+        """A container's mounts, with the files of ConfigMaps and Secrets as they are now."""
         volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
         mounts = []
         for wanted in container.get("volumeMounts") or ():
             volume = volumes[wanted["name"]]
             folder = self._folder(pod, volume)
             if "configMap" in volume:
-                for name, text in (read_config(volume["configMap"]["name"]) or {}).items():
-                    (folder / name).write_text(text)
+                _write(folder, volume["configMap"], read_data("ConfigMap", volume["configMap"]["name"]))
+            elif "secret" in volume:
+                _write(folder, volume["secret"], read_data("Secret", volume["secret"]["secretName"]))
             if wanted.get("subPath"):
                 folder /= wanted["subPath"]
                 folder.mkdir(parents=True, exist_ok=True)
@@ -67,3 +70,15 @@ class Volumes:
     def _own(self, pod: Manifest) -> Path:
         metadata = pod["metadata"]
         return self._directory / "pods" / str(metadata["namespace"]) / f"{metadata['name']}-{metadata['uid'][:8]}"
+
+
+def _write(folder: Path, source: Manifest, data: Mapping[str, str] | None) -> None:
+    """The files of a ConfigMap or Secret: all keys under their names, or those that are asked for under theirs."""
+    data = data or {}
+    items = source.get("items") or [{"key": key, "path": key} for key in data]
+    for item in items:
+        if item["key"] in data:
+            file = folder / item["path"]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(data[item["key"]])
+            file.chmod(item.get("mode") or source.get("defaultMode") or _DEFAULT_MODE)

@@ -10,10 +10,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ConflictError, NotFoundError
-from kfp_volcano.volcano.model import admission
+from kfp_volcano.volcano.model import admission, ssh
 from kfp_volcano.volcano.model.objects import (
     Change,
     Create,
+    CreateKeys,
     Delete,
     Key,
     Manifest,
@@ -39,14 +40,22 @@ class World:
     """The objects of one cluster.
 
     `transitions` collects what happened, oldest first, until whoever runs the controllers takes it out; `listener`
-    hears of each at once.
+    hears of each at once. `new_keys` makes SSH keys, private and public; without it they are empty, for worlds whose
+    pods never run.
     """
 
-    def __init__(self, new_uid: Callable[[], str], listener: Callable[[Transition], None] | None = None) -> None:
+    def __init__(
+        self,
+        new_uid: Callable[[], str],
+        listener: Callable[[Transition], None] | None = None,
+        *,
+        new_keys: Callable[[], tuple[str, str]] = lambda: ("", ""),
+    ) -> None:
         self.objects: dict[str, dict[Key, Manifest]] = {}
         self.transitions: deque[Transition] = deque()
         self.version = 0
         self._new_uid = new_uid
+        self._new_keys = new_keys
         self._listener = listener
         self._owned: dict[str, dict[tuple[str, Key], None]] = {}
 
@@ -137,6 +146,8 @@ class World:
         try:
             if isinstance(change, Create):
                 self.create(change.manifest, now)
+            elif isinstance(change, CreateKeys):
+                self.create(ssh.with_keys(change.manifest, *self._new_keys()), now)
             elif isinstance(change, Update):
                 self.update(change.manifest)
             elif isinstance(change, Delete):
