@@ -37,6 +37,8 @@ class Member:
     task: str
     index: int
     """Within the task."""
+    port: int = 0
+    """Where its program listens, for frameworks that want to be told."""
     procs: int = 1
     """Processes that the pod takes."""
 

@@ -45,6 +45,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
         role=environment[names.ENV_ROLE],
         task=environment[names.ENV_TASK],
         index=int(environment[names.ENV_TASK_INDEX]),
+        port=int(environment.get(names.ENV_PORT) or names.TENSORFLOW_PORT),
         procs=int(environment.get(names.ENV_PROCS) or 1),
     )
     agent = Agent(

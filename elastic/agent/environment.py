@@ -56,7 +56,7 @@ def _tensorflow(generation: Generation, member: Member, rank: int) -> dict[str, 
     """TF_CONFIG; empty where the pod is alone, as MirroredStrategy wants it."""
     roles = dict.fromkeys(each.role for each in generation.members)
     cluster = {
-        role: [f"{_host(each)}:{names.TENSORFLOW_PORT}" for each in generation.of(role)]
+        role: [f"{_host(each)}:{each.port}" for each in generation.of(role)]
         for role in roles
         if role != _EVALUATOR
     }

@@ -2,7 +2,8 @@
 
 As the kubelet does it: environment from values, the downward API and ConfigMaps, `$(NAME)` references, resolved anew
 at each start. Beyond that, what a cluster provides and one machine lacks: the Job's host names become the addresses
-of its pods, and the mount paths of volumes become folders, in environment, command and arguments.
+of its pods, and the mount paths of volumes become folders, in environment, command and arguments; and TensorFlow's
+servers, which listen on all addresses, get ports of their own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.errors import InvalidError
+from kfp_volcano.schemas import names
 from kfp_volcano.volcano.model.pods import JOB
 from kfp_volcano.volcano.model.resources import pod_request
 
@@ -58,6 +60,7 @@ def build_program(
     workdir: Path,
     interpreter: str,
     address_of: Callable[[str], str],
+    port_of: Callable[[str], int],
     read_data: ReadData,
 ) -> Program:
     """The program of a container.
@@ -70,16 +73,18 @@ def build_program(
         workdir: where it runs unless `workingDir` is one of its mounts or an absolute folder that exists.
         interpreter: what `python` and `python3` mean.
         address_of: from the name of a pod of the same namespace to its address.
+        port_of: likewise, to a port that no other pod of the machine has.
         read_data: reads ConfigMaps and Secrets.
 
     Raises InvalidError for a reference to what does not exist.
     """
-    here = _Localisation(pod, mounts, address_of)
+    here = _Localisation(pod, mounts, address_of, port_of)
     values = {name: here(text) for name, text in _from_sources(container, read_data)}
     for entry in container.get("env") or ():
         value = _value(entry, pod, read_data)
         if value is not None:
-            values[entry["name"]] = here(_expand(value, values))
+            text = _expand(value, values)
+            values[entry["name"]] = here(here.with_ports(text) if entry["name"] == "TF_CONFIG" else text)
     argv = [here(_expand(word, values)) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
     if not argv:
         raise InvalidError(
@@ -88,15 +93,19 @@ def build_program(
     if argv[0] in {"python", "python3"}:
         argv[0] = interpreter
     threads = str(max(1, pod_request(pod["spec"]).get("cpu", 0) // _MILLI))
-    env = {"OMP_NUM_THREADS": threads, **base_env, **values}
+    own = {"OMP_NUM_THREADS": threads, names.ENV_PORT: str(port_of(pod["metadata"]["name"]))}
+    env = {**own, **base_env, **values}
     return Program(argv, env, _folder(container, here, workdir))
 
 
 class _Localisation:
     """Replaces, in a text, the Job's host names by addresses and mount paths by folders."""
 
-    def __init__(self, pod: Manifest, mounts: list[Mount], address_of: Callable[[str], str]) -> None:
+    def __init__(
+        self, pod: Manifest, mounts: list[Mount], address_of: Callable[[str], str], port_of: Callable[[str], int]
+    ) -> None:
         self._address_of = address_of
+        self._port_of = port_of
         self._mounts = sorted(mounts, key=lambda mount: len(mount.path), reverse=True)
         job = re.escape((pod["metadata"].get("labels") or {}).get(JOB, ""))
         namespace = re.escape(pod["metadata"]["namespace"])
@@ -104,6 +113,13 @@ class _Localisation:
             rf"(?<![\w.-])({job}-[a-z0-9]([a-z0-9-]*[a-z0-9])?-\d+)\.{job}"
             rf"(\.{namespace}(\.svc(\.cluster\.local)?)?)?(?![\w-]|\.\w)"
         ) if job else None  # fmt: skip
+
+    def with_ports(self, text: str) -> str:
+        """The text with the port of each of the Job's TensorFlow servers in place of the one that all of them have."""
+        if self._host is None:
+            return text
+        hosts = re.compile(rf"{self._host.pattern}:{names.TENSORFLOW_PORT}\b")
+        return hosts.sub(lambda match: match[0].rpartition(":")[0] + f":{self._port_of(match[1])}", text)
 
     def __call__(self, text: str) -> str:
         if self._host is not None:

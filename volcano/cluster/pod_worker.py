@@ -186,6 +186,7 @@ class PodWorker(threading.Thread):
             workdir=self._machine.workdir,
             interpreter=self._machine.interpreter,
             address_of=lambda name: self._machine.addresses.address((namespace, name)),
+            port_of=lambda name: self._machine.addresses.port((namespace, name)),
             read_data=self._data,
         )
 
