@@ -117,7 +117,7 @@ class Agent:
         try:
             self._command = Command(self.argv, env, lambda code: self._events.put(("ended", code)))
         except OSError as error:
-            _log.error("cannot start %s: %s", self.argv[0], error)  # noqa: TRY400 - the user's mistake
+            _log.error("cannot start %s: %s", self.argv[0], error)
             self._failed(CANNOT_START)
 
     def _failed(self, code: int) -> None:

@@ -34,9 +34,7 @@ class Command:
         OSError: there is no such program.
     """
 
-    def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], on_end: Callable[[int], None]
-    ) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], on_end: Callable[[int], None]) -> None:
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
         self._process = subprocess.Popen(argv, env=dict(env), start_new_session=True)
         self._on_end = on_end

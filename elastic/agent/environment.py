@@ -56,9 +56,7 @@ def _tensorflow(generation: Generation, member: Member, rank: int) -> dict[str, 
     """TF_CONFIG; empty where the pod is alone, as MirroredStrategy wants it."""
     roles = dict.fromkeys(each.role for each in generation.members)
     cluster = {
-        role: [f"{_host(each)}:{each.port}" for each in generation.of(role)]
-        for role in roles
-        if role != _EVALUATOR
+        role: [f"{_host(each)}:{each.port}" for each in generation.of(role)] for role in roles if role != _EVALUATOR
     }
     if len(generation.members) == 1:
         return {"TF_CONFIG": "{}"}

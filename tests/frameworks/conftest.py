@@ -62,9 +62,7 @@ class Training:
             at=now,
             expires=now + PATIENCE_S,
         )
-        update_annotation(
-            self.cluster, "Job", self.name, self.namespace, names.REQUEST, lambda _: dump(request)
-        )
+        update_annotation(self.cluster, "Job", self.name, self.namespace, names.REQUEST, lambda _: dump(request))
         outcome = execute(self.cluster, self.namespace, self.name, holder="test")
         assert outcome.phase is Phase.DONE, outcome
 

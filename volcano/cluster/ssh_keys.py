@@ -22,6 +22,6 @@ def ssh_keys() -> tuple[str, str]:
         try:
             subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            _log.error("cannot make keys for ssh: %s", error)  # noqa: TRY400 - the tool's failure, not a program's
+            _log.error("cannot make keys for ssh: %s", error)
             return "", ""
         return key.read_text(), key.with_suffix(".pub").read_text()

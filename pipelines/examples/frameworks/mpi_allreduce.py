@@ -26,7 +26,7 @@ def main() -> None:
     if options.checkpoint and options.checkpoint.exists():
         step, total = map(int, options.checkpoint.read_text().split())
     step, total = world.bcast((step, total))
-    hosts = world.gather(os.environ.get("KFP_VOLCANO_POD", ""))
+    hosts = world.gather(os.environ.get("KFP_VOLCANO_POD", "")) or []
     if rank == 0:
         print(f"world {size} on {len(set(hosts))} pods: begins at step {step}", flush=True)
     first = step

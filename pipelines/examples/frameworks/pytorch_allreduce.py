@@ -22,35 +22,35 @@ def main() -> None:
     options = parser.parse_args()
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    state = {"step": 0, "weight": torch.zeros(1)}
+    step, weight = 0, torch.zeros(1)
     if options.checkpoint and options.checkpoint.exists():
-        state = torch.load(options.checkpoint, weights_only=True)
+        step, weight = torch.load(options.checkpoint, weights_only=True)
     if rank == 0:
-        print(f"world {world}: begins at step {state['step']}", flush=True)
+        print(f"world {world}: begins at step {step}", flush=True)
     told = False
     while True:
-        generator = torch.Generator().manual_seed(int(state["step"]))
+        generator = torch.Generator().manual_seed(step)
         x = torch.randn(24, generator=generator)[rank::world]
-        error = x * state["weight"] - SLOPE * x
+        error = x * weight - SLOPE * x
         message = torch.stack([(error * x).sum(), (error**2).sum(), torch.zeros(())])
-        if rank == 0 and state["step"] >= options.steps and (options.until is None or options.until.exists()):
+        if rank == 0 and step >= options.steps and (options.until is None or options.until.exists()):
             message[2] = 1
         dist.all_reduce(message)
         gradient, loss, ends = message.tolist()
         if ends:
             break
-        state = {"step": state["step"] + 1, "weight": state["weight"] - 0.5 * gradient / 24}
+        step, weight = step + 1, weight - 0.5 * gradient / 24
         if rank == 0 and options.checkpoint:
-            save(state, options.checkpoint)
+            save((step, weight), options.checkpoint)
         if rank == 0 and not told:
-            print(f"world {world}: step {state['step']} committed, loss {loss / 24:.6f}", flush=True)
+            print(f"world {world}: step {step} committed, loss {loss / 24:.6f}", flush=True)
             told = True
     if rank == 0:
-        print(f"world {world}: done after step {state['step']}, weight {state['weight'].item():.4f}", flush=True)
+        print(f"world {world}: done after step {step}, weight {weight.item():.4f}", flush=True)
     dist.destroy_process_group()
 
 
-def save(state: dict, path: Path) -> None:
+def save(state: tuple[int, torch.Tensor], path: Path) -> None:
     """Write a checkpoint that is whole or not there."""
     partial = path.with_suffix(".partial")
     torch.save(state, partial)

@@ -102,7 +102,9 @@ def test_what_a_command_started_ends_with_it(serve: Any, pod: Any) -> None:
 
 def members(*roles: tuple[str, int]) -> tuple[Member, ...]:
     return tuple(
-        Member(pod=f"{role}-{index}", incarnation="x", host=f"10.0.0.{index}", role=role, task=role, index=index, port=2222)
+        Member(
+            pod=f"{role}-{index}", incarnation="x", host=f"10.0.0.{index}", role=role, task=role, index=index, port=2222
+        )
         for role, number in roles
         for index in range(number)
     )
