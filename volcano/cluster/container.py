@@ -2,8 +2,8 @@
 
 As the kubelet does it: environment from values, the downward API and ConfigMaps, `$(NAME)` references, resolved anew
 at each start. Beyond that, what a cluster provides and one machine lacks: the Job's host names become the addresses
-of its pods, and the mount paths of volumes become folders, in environment, command and arguments; and TensorFlow's
-servers, which listen on all addresses, get ports of their own.
+of its pods, also in the files of ConfigMaps, and the mount paths of volumes become folders, in environment, command and
+arguments; and TensorFlow's servers, which listen on all addresses, get ports of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.base import Manifest
 
-__all__ = ["Mount", "Program", "build_program"]
+__all__ = ["Mount", "Program", "build_program", "with_addresses"]
 
 _FIELD = re.compile(r"^metadata\.(labels|annotations)\['([^']+)'\]$")
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
@@ -98,32 +98,44 @@ def build_program(
     return Program(argv, env, _folder(container, here, workdir))
 
 
+def with_addresses(text: str, pod: Manifest, address_of: Callable[[str], str]) -> str:
+    """A text with the addresses of the pods of a pod's Job in place of their host names."""
+    hosts = _host_names(pod)
+    return text if hosts is None else hosts.sub(lambda match: address_of(match[1]), text)
+
+
+def _host_names(pod: Manifest) -> re.Pattern[str] | None:
+    """Finds the host names of the pods of a pod's Job; None where it has none."""
+    job = re.escape((pod["metadata"].get("labels") or {}).get(JOB, ""))
+    namespace = re.escape(pod["metadata"]["namespace"])
+    return re.compile(
+        rf"(?<![\w.-])({job}-[a-z0-9]([a-z0-9-]*[a-z0-9])?-\d+)\.{job}"
+        rf"(\.{namespace}(\.svc(\.cluster\.local)?)?)?(?![\w-]|\.\w)"
+    ) if job else None  # fmt: skip
+
+
 class _Localisation:
     """Replaces, in a text, the Job's host names by addresses and mount paths by folders."""
 
     def __init__(
         self, pod: Manifest, mounts: list[Mount], address_of: Callable[[str], str], port_of: Callable[[str], int]
     ) -> None:
+        self._pod = pod
         self._address_of = address_of
         self._port_of = port_of
         self._mounts = sorted(mounts, key=lambda mount: len(mount.path), reverse=True)
-        job = re.escape((pod["metadata"].get("labels") or {}).get(JOB, ""))
-        namespace = re.escape(pod["metadata"]["namespace"])
-        self._host = re.compile(
-            rf"(?<![\w.-])({job}-[a-z0-9]([a-z0-9-]*[a-z0-9])?-\d+)\.{job}"
-            rf"(\.{namespace}(\.svc(\.cluster\.local)?)?)?(?![\w-]|\.\w)"
-        ) if job else None  # fmt: skip
 
     def with_ports(self, text: str) -> str:
         """The text with the port of each of the Job's TensorFlow servers in place of the one that all of them have."""
-        if self._host is None:
+        hosts = _host_names(self._pod)
+        if hosts is None:
             return text
-        hosts = re.compile(rf"{self._host.pattern}:{names.TENSORFLOW_PORT}\b")
-        return hosts.sub(lambda match: match[0].rpartition(":")[0] + f":{self._port_of(match[1])}", text)
+        return re.compile(rf"{hosts.pattern}:{names.TENSORFLOW_PORT}\b").sub(
+            lambda match: match[0].rpartition(":")[0] + f":{self._port_of(match[1])}", text
+        )
 
     def __call__(self, text: str) -> str:
-        if self._host is not None:
-            text = self._host.sub(lambda match: self._address_of(match[1]), text)
+        text = with_addresses(text, self._pod, self._address_of)
         for mount in self._mounts:
             path = re.escape(mount.path.rstrip("/"))
             folder = str(mount.folder).replace("\\", r"\\")

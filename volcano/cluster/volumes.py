@@ -56,6 +56,13 @@ class Volumes:
             mounts.append(Mount(wanted["mountPath"], folder))
         return mounts
 
+    def refresh(self, pod: Manifest, config: str, read_data: ReadData) -> None:
+        """Write the files of a ConfigMap anew for a pod that runs."""
+        for volume in pod["spec"].get("volumes") or ():
+            source = volume.get("configMap")
+            if source and source["name"] == config and (self._own(pod) / str(volume["name"])).is_dir():
+                _write(self._folder(pod, volume), source, read_data("ConfigMap", config))
+
     def discard(self, pod: Manifest) -> None:
         """Remove the folders that are the pod's alone."""
         shutil.rmtree(self._own(pod), ignore_errors=True)
@@ -80,5 +87,8 @@ def _write(folder: Path, source: Manifest, data: Mapping[str, str] | None) -> No
         if item["key"] in data:
             file = folder / item["path"]
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(data[item["key"]])
-            file.chmod(item.get("mode") or source.get("defaultMode") or _DEFAULT_MODE)
+            # Renamed, so that a program that reads it now reads all of one version.
+            partial = file.with_name(f".{file.name}.partial")
+            partial.write_text(data[item["key"]])
+            partial.chmod(item.get("mode") or source.get("defaultMode") or _DEFAULT_MODE)
+            partial.replace(file)
