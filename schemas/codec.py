@@ -2,15 +2,15 @@
 
 A field is the key of its name in camelCase; a name that ends in `_s` is a duration and loses the ending. Metadata of a
 field says what differs: `{"key": …}` another key, `{"codec": (read, write)}` another form. What is None, empty or
-False is not written (False is where the default is None); everything else is, defaults too, so that a spec kept by
-one version means the same to the next.
+False is not written (empty and False are where the default is None); everything else is, defaults too, so that a spec
+kept by one version means the same to the next.
 """
 
 from __future__ import annotations
 
 import types
 import typing
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -27,8 +27,8 @@ T = TypeVar("T")
 class _Field(NamedTuple):
     name: str
     key: str
-    silent: tuple[object, ...]
-    """Values that are not written."""
+    silent: object
+    """The value that is not written."""
     read: Callable[[Any], Any]
     write: Callable[[Any], Any]
 
@@ -44,10 +44,10 @@ def plain(value: Any) -> dict[str, Any]:
     written = {}
     for each in _fields(typing.cast("Any", type(value))):
         part = getattr(value, each.name)
-        if any(part is silent for silent in each.silent):
+        if part is each.silent:
             continue
         part = each.write(part)
-        if part not in ({}, [], ""):
+        if each.silent is None or part not in ({}, [], ""):
             written[each.key] = part
     return written
 
@@ -74,7 +74,7 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
         if codec is None and each.name.endswith("_s"):
             codec = (duration, duration_text)
         read, write = codec or _codec(hints[each.name])
-        silent = (False,) if each.default is False else (each.default,) if each.default is None else ()
+        silent = each.default if each.default is None or each.default is False else MISSING
         found.append(_Field(each.name, wire_key(each.name, each.metadata), silent, read, write))
     return tuple(found)
 

@@ -34,7 +34,7 @@ class Sound:
                 return None
             if isinstance(value, dict) and part not in value:
                 return default
-            if not isinstance(value, dict | list):
+            if not isinstance(value, dict) and not (isinstance(value, list) and isinstance(part, int)):
                 return default
             value = value[part]  # type: ignore[index]
         return None if isinstance(value, Unknown) else value

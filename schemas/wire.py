@@ -12,7 +12,17 @@ from kfp_volcano.schemas.training_job import Elasticity, Role, Strategy, Trainin
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["API_VERSION", "KIND", "build", "default_strategy", "in_order", "spec_hash", "spec_text", "to_wire"]
+__all__ = [
+    "API_VERSION",
+    "KIND",
+    "build",
+    "default_strategy",
+    "in_order",
+    "spec_hash",
+    "spec_text",
+    "text_hash",
+    "to_wire",
+]
 
 API_VERSION = "kfp-volcano/v1"
 KIND = "TrainingJob"
@@ -65,5 +75,9 @@ def spec_text(job: TrainingJob) -> str:
 
 def spec_hash(job: TrainingJob) -> str:
     """SHA-256 of what a TrainingJob says, in hex: equal for specs that differ only in how they are written."""
-    text = json.dumps(to_wire(job), separators=(",", ":"), sort_keys=True)
+    return text_hash(spec_text(job))
+
+
+def text_hash(text: str) -> str:
+    """The `spec_hash` of the TrainingJob whose `spec_text` is given."""
     return hashlib.sha256(text.encode()).hexdigest()

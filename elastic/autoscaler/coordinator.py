@@ -23,6 +23,7 @@ from kfp_volcano.elastic.autoscaler.publishing import ProgressPublisher
 from kfp_volcano.elastic.coordination.generations import GenerationService
 from kfp_volcano.elastic.coordination.progress import ProgressReceiver
 from kfp_volcano.elastic.generations import Generations
+from kfp_volcano.elastic.runtime.coordinator import Coordinator
 from kfp_volcano.errors import KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas import names
 
@@ -81,9 +82,6 @@ def _serve(environment: Mapping[str, str], on_progress: Callable[[Progress], Non
     host = environment[names.ENV_POD_IP]
     roles = environment.get(names.ENV_ROLES)
     if roles is None:
-        # Imported on use: with strategy `restart` the image need not have PyTorch.
-        from kfp_volcano.elastic.runtime.coordinator import Coordinator  # noqa: PLC0415
-
         return [Coordinator(host, on_progress)]
     generations = Generations(json.loads(roles), names.WORKER, int(environment.get(names.ENV_LEAST) or 1))
     receiver = ProgressReceiver(host, on_progress)

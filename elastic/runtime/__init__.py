@@ -32,19 +32,31 @@ raises SystemExit (143).
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from kfp_volcano.elastic.runtime.share import Share
+    from kfp_volcano.elastic.runtime.state import Stateful
+    from kfp_volcano.elastic.runtime.training import LEFT, Training
+
+__all__ = ["LEFT", "Share", "Stateful", "Training"]
 
 # Read once, when torchft is imported: its lighthouse and managers log several lines a quorum.
 os.environ.setdefault("RUST_LOG", "warn")
 
-try:
-    from kfp_volcano.elastic.runtime.share import Share
-    from kfp_volcano.elastic.runtime.state import Stateful
-    from kfp_volcano.elastic.runtime.training import LEFT, Training
-except ImportError as error:
-    if error.name is None or error.name.split(".")[0] not in {"torch", "torchft"}:
-        raise
-    raise MissingExtraError(error.name, "train") from error
+_MODULES = {"LEFT": "training", "Share": "share", "Stateful": "state", "Training": "training"}
 
-__all__ = ["LEFT", "Share", "Stateful", "Training"]
+
+def __getattr__(name: str) -> Any:
+    # On use: the coordinator is of this package too, and is up at once because it needs no torch.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ImportError as error:
+        if error.name is None or error.name.split(".")[0] not in {"torch", "torchft"}:
+            raise
+        raise MissingExtraError(error.name, "train") from error

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchft.coordination import LighthouseServer
-
 from kfp_volcano.elastic.coordination.progress import ProgressReceiver
-from kfp_volcano.elastic.runtime.replica_group import HEARTBEAT_TIMEOUT_S
+from kfp_volcano.elastic.runtime.lighthouse import lighthouse
+from kfp_volcano.errors import MissingExtraError
 from kfp_volcano.schemas import names
 
 if TYPE_CHECKING:
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
     from kfp_volcano.schemas.records import Progress
 
 __all__ = ["Coordinator"]
-
-_JOIN_TIMEOUT_S = 60.0
-"""How long a quorum waits for a worker whose heart beats but that does not come: one that hangs, or is very slow."""
-
-_QUORUM_TICK_S = 0.02
 
 
 class Coordinator:
@@ -37,6 +31,7 @@ class Coordinator:
 
     Raises:
         OSError: a port is taken, or the address is not this machine's.
+        MissingExtraError: torchft is not installed.
     """
 
     def __init__(
@@ -49,16 +44,10 @@ class Coordinator:
     ) -> None:
         self._progress = ProgressReceiver(host, on_progress, port=progress_port)
         try:
-            self._lighthouse = LighthouseServer(
-                bind=f"[{host}]:{lighthouse_port}" if ":" in host else f"{host}:{lighthouse_port}",
-                min_replicas=1,
-                join_timeout_ms=round(_JOIN_TIMEOUT_S * 1000),
-                quorum_tick_ms=round(_QUORUM_TICK_S * 1000),
-                heartbeat_timeout_ms=round(HEARTBEAT_TIMEOUT_S * 1000),
-            )
-        except RuntimeError as error:
+            self._lighthouse = lighthouse(host, lighthouse_port)
+        except (OSError, MissingExtraError):
             self._progress.stop()
-            raise OSError(f"the lighthouse cannot listen on {host}:{lighthouse_port}: {error}") from error
+            raise
 
     def stop(self) -> None:
         """Closes both ports. Workers that are still connected to the lighthouse let go when this process ends."""

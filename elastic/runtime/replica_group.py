@@ -38,6 +38,7 @@ from torch._C._distributed_c10d import TCPStore
 from torchft.checkpointing import HTTPTransport
 from torchft.manager import Manager
 
+from kfp_volcano.elastic.runtime.lighthouse import HEARTBEAT_TIMEOUT_S
 from kfp_volcano.elastic.runtime.process_group import RENDEZVOUS_KEY, process_group
 from kfp_volcano.schemas import names
 
@@ -46,10 +47,7 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["HEARTBEAT_TIMEOUT_S", "LEASE_S", "SILENCE_S", "ReplicaGroup"]
-
-HEARTBEAT_TIMEOUT_S = 0.8
-"""How long after its last heartbeat (one every 0.1 s) the lighthouse takes a worker for alive."""
+__all__ = ["LEASE_S", "SILENCE_S", "ReplicaGroup"]
 
 LEASE_S = 0.2
 """How long workers train before they ask the lighthouse whether somebody has come: the longest wait of a newcomer."""

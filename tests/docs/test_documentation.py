@@ -13,9 +13,10 @@ import yaml
 
 from kfp_volcano.cli import main
 from kfp_volcano.schemas.validation import training_job
+from kfp_volcano.volcano.manifests.job import manifests
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
@@ -45,10 +46,11 @@ def test_python_blocks_run(code: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_yaml_blocks_parse_and_specs_are_valid(text: str) -> None:
-    """A block that is a TrainingJob passes the validation."""
+    """A block that is a TrainingJob passes the validation, and renders."""
     value = yaml.safe_load(text)
     if isinstance(value, dict) and value.get("kind") == "TrainingJob":
-        training_job(value)
+        job = training_job(value)
+        assert manifests(job, name=job.name, run_id="docs", step="docs", workers=job.workers.replicas.initial)
 
 
 def commands() -> list[object]:
@@ -84,8 +86,9 @@ def test_every_command_and_option_is_documented() -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     """A page nobody can reach is not documentation."""
-    listed = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    assert sorted(page.name for page in (ROOT / "docs").glob("*.md")) == sorted(listed)
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    listed = [page for entry in nav for page in ([entry] if isinstance(entry, str) else next(iter(entry.values())))]
+    assert sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")) == sorted(listed)
 
 
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)(#[^)]*)?\)")

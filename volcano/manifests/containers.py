@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas import names
@@ -92,7 +92,7 @@ def _settings(job: TrainingJob) -> str:
     )
     if job.checkpoint:
         settings = replace(settings, checkpoint_every_s=job.checkpoint.every_s, checkpoint_keep=job.checkpoint.keep)
-    return json.dumps(asdict(settings), separators=(",", ":"))
+    return json.dumps({each.name: getattr(settings, each.name) for each in fields(settings)}, separators=(",", ":"))
 
 
 def _value(value: str | EnvReference) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas import names, records
 from kfp_volcano.schemas.training_job import Replicas, Role
-from kfp_volcano.schemas.wire import spec_hash, spec_text
+from kfp_volcano.schemas.wire import spec_text, text_hash
 from kfp_volcano.volcano.manifests import frameworks, policies
 from kfp_volcano.volcano.manifests.devices import claim_template
 from kfp_volcano.volcano.manifests.placement import combined
@@ -90,9 +90,10 @@ def job_manifest(job: TrainingJob, *, name: str, run_id: str, step: str, workers
         "app.kubernetes.io/instance": name,
         "app.kubernetes.io/managed-by": "kfp-volcano",
     }
-    owner = records.Owner(run_id=run_id, step=step, spec_hash=spec_hash(job))
+    text = spec_text(job)
+    owner = records.Owner(run_id=run_id, step=step, spec_hash=text_hash(text))
     manifest = render(
-        "job.yaml.j2",
+        "job.json.j2",
         {
             "name": name,
             "namespace": job.namespace,
@@ -111,7 +112,7 @@ def job_manifest(job: TrainingJob, *, name: str, run_id: str, step: str, workers
     manifest["metadata"]["annotations"] = {
         **job.annotations,
         names.OWNER: records.dump(owner),
-        names.SPEC: spec_text(job),
+        names.SPEC: text,
     }
     for entry, task in zip(manifest["spec"]["tasks"], tasks, strict=True):
         component = {**labels, "app.kubernetes.io/component": task.name}

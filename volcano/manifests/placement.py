@@ -7,18 +7,22 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.pods import Placement
 from kfp_volcano.volcano.manifests.present import present
 
 if TYPE_CHECKING:
-    from kfp_volcano.schemas.pods import Placement, Toleration
+    from kfp_volcano.schemas.pods import Toleration
 
 __all__ = ["combined", "pod_placement"]
 
+_ANYWHERE = Placement()
 _HIGHEST_WEIGHT = 100
 
 
 def combined(spec: Placement, role: Placement) -> Placement:
     """A role's placement: what it says itself wins, labels one by one."""
+    if role == _ANYWHERE:
+        return spec
     own = {each.name: getattr(role, each.name) for each in fields(role) if getattr(role, each.name)}
     merged = {key: {**getattr(spec, key), **own.get(key, {})} for key in ("nodes", "node_selector")}
     return replace(spec, **{**own, **merged})

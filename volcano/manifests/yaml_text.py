@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["manifest_yaml"]
 
 _BARE = re.compile(r"(?:--?)?[A-Za-z_/](?:[-A-Za-z0-9_./:@=]*[-A-Za-z0-9_./@=])?")
-_WORDS = frozenset("y n yes no true false on off null".split())
+_WORDS = frozenset(("y", "n", "yes", "no", "true", "false", "on", "off", "null"))
 """What some readers take for a boolean or for nothing, in any case."""
 
 _VISIBLE = r"\x21-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff"
@@ -91,8 +92,17 @@ def _block(text: str, indent: str) -> str:
 
 
 def _scalar(text: str) -> str:
+    return _short(text) if len(text) <= _SHORT else _written(text)
+
+
+def _written(text: str) -> str:
     if _BARE.fullmatch(text) and text.lower() not in _WORDS:
         return text
     if _LINE.fullmatch(text):
         return "'" + text.replace("'", "''") + "'"
     return _ESCAPED.sub(lambda match: f"\\U{ord(match[0]):08x}", json.dumps(text, ensure_ascii=False))
+
+
+_SHORT = 64
+_short = lru_cache(maxsize=4096)(_written)
+"""The same words come again and again."""

@@ -4,6 +4,7 @@ Actors read the learner's host from the list that Volcano mounts in every pod.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import socket
@@ -52,10 +53,9 @@ def act(host: str) -> None:
 def connected(host: str) -> socket.socket:
     """A connection to the learner, which may be about to listen."""
     while True:
-        try:
+        with contextlib.suppress(ConnectionRefusedError):
             return socket.create_connection((host, PORT))
-        except ConnectionRefusedError:
-            time.sleep(0.1)
+        time.sleep(0.1)
 
 
 if __name__ == "__main__":

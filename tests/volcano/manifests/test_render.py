@@ -68,4 +68,4 @@ def test_text_that_any_yaml_reader_could_take_for_something_else_is_quoted(text)
 def test_a_name_that_a_template_lacks_is_an_error():
     """A template never renders a hole."""
     with pytest.raises(UndefinedError, match="'name' is undefined"):
-        render("job.yaml.j2", {})
+        render("job.json.j2", {})
