@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from kfp_volcano.elastic.autoscaler.execution import execute
@@ -73,6 +76,18 @@ class Training:
             assert self.phase() not in ENDED, f"{self.phase()} before {words!r}:\n{self.logs()}"
             time.sleep(0.05)  # the pod is another program, its log a file: there is nothing to wait on
 
+    def kill(self, task: str, index: int, words: str) -> None:
+        """SIGKILL the process of a pod whose command line holds these words."""
+        pod = names.pod_name(self.name, task, index)
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                command = " ".join(process.cmdline())
+                if process.environ().get(names.ENV_POD) == pod and words in command and self._is_ours(process):
+                    process.kill()
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        return any(parent.pid == os.getpid() for parent in process.parents())
+
     def phase(self) -> str:
         """The Job's phase."""
         job = self.cluster.get("Job", self.name, self.namespace)
@@ -90,14 +105,18 @@ class Training:
 
 
 @pytest.fixture
-def train(root: Path, tmp_path: Path) -> Iterator[Callable[[str], Training]]:
-    """Submit an example by its name; its program runs in the examples' folder."""
+def train(root: Path, tmp_path: Path) -> Iterator[Callable[..., Training]]:
+    """Submit an example by its name, or a spec by its text; its program runs in the examples' folder."""
     examples = root / "pipelines" / "examples" / "frameworks"
     clusters: list[Any] = []
 
-    def start(name: str) -> Training:
+    def start(name: str, text: str = "") -> Training:
+        spec = examples / f"{name}.yaml"
+        if text:
+            spec = tmp_path / spec.name
+            spec.write_text(text)
         clusters.append(EmbeddedCluster(tmp_path / "cluster", workdir=examples))
-        return Training(clusters[-1], tmp_path / "cluster", examples / f"{name}.yaml")
+        return Training(clusters[-1], tmp_path / "cluster", spec)
 
     yield start
     for cluster in clusters:
