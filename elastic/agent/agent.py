@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import time
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from kfp_volcano.elastic.agent.link import Link
 from kfp_volcano.elastic.generations import FINISHED, LEAVING, Generation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kfp_volcano.elastic.generations import Member
 
@@ -24,7 +23,7 @@ __all__ = ["LEFT", "Agent"]
 LEFT = 143
 """Exit code of an agent that was told to go: a pod that leaves is not one that has completed."""
 
-NEWS_S = 15.0
+_NEWS_S = 15.0
 """How long a command that failed may be one that failed because a peer went: longer than it takes a coordinator to
 notice a lost member and to make a generation without it."""
 
@@ -42,8 +41,6 @@ class Agent:
         coordinator: host of the coordinator.
         grace_s: how long the command may take to end, for its checkpoint.
         env: environment of the command beside that of the generation.
-        news_s: how long to wait for a generation that explains a failure.
-        connect: how to reach the coordinator.
     """
 
     argv: Sequence[str]
@@ -51,9 +48,7 @@ class Agent:
     framework: str
     coordinator: str
     grace_s: float
-    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    news_s: float = NEWS_S
-    connect: Callable[..., Link] = Link
+    env: Mapping[str, str]
     _events: queue.SimpleQueue[tuple[str, Any]] = field(default_factory=queue.SimpleQueue)
     _command: Command | None = None
     _stopping: bool = False
@@ -69,7 +64,7 @@ class Agent:
 
     def run(self) -> int:
         """Follow the generations until the command ends by itself, or `leave`; returns the exit code."""
-        link = self.connect(self.coordinator, self.member, lambda generation: self._events.put(("news", generation)))
+        link = Link(self.coordinator, self.member, lambda generation: self._events.put(("news", generation)))
         while True:
             kind, value = self._next()
             if kind == "leave":
@@ -122,7 +117,7 @@ class Agent:
 
     def _failed(self, code: int) -> None:
         _log.warning("the command ended with %d; a peer that went would explain it", code)
-        self._failure, self._patience_ends = code, time.monotonic() + self.news_s
+        self._failure, self._patience_ends = code, time.monotonic() + _NEWS_S
 
     def _leave(self) -> int:
         """End the command and wait for it."""

@@ -34,19 +34,11 @@ class Link:
         coordinator: its host.
         member: who asks.
         on_generation: called with each generation that is new, from the link's thread.
-        port: the coordinator's.
     """
 
-    def __init__(
-        self,
-        coordinator: str,
-        member: Member,
-        on_generation: Callable[[Generation], None],
-        *,
-        port: int = names.GENERATIONS_PORT,
-    ) -> None:
+    def __init__(self, coordinator: str, member: Member, on_generation: Callable[[Generation], None]) -> None:
         host = f"[{coordinator}]" if ":" in coordinator else coordinator
-        self._url = f"http://{host}:{port}/generations"
+        self._url = f"http://{host}:{names.GENERATIONS_PORT}/generations"
         self._member = member
         self._on_generation = on_generation
         self._latest: Generation | None = None

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.coordination.server import Server
 from kfp_volcano.elastic.generations import HERE, Generations, Sign
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.records import dump, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["GenerationService"]
 
@@ -29,25 +25,15 @@ class GenerationService:
     Args:
         host: address to listen on; `::` for all.
         generations: what is known of the members; belongs to this service from here on.
-        port: where agents ask.
-        clock: seconds, steady.
 
     Raises:
         OSError: the port is taken, or the address is not this machine's.
     """
 
-    def __init__(
-        self,
-        host: str,
-        generations: Generations,
-        *,
-        port: int = names.GENERATIONS_PORT,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, host: str, generations: Generations) -> None:
         self._generations = generations
-        self._clock = clock
         self._changed = threading.Condition()
-        self._server = Server(host, port, "/generations", self._answer)
+        self._server = Server(host, names.GENERATIONS_PORT, "/generations", self._answer)
 
     def stop(self) -> None:
         """Close the port."""
@@ -56,12 +42,12 @@ class GenerationService:
     def _answer(self, text: str) -> str:
         sign = parse(Sign, text)
         known = sign.running.number if sign.running else 0
-        ends = self._clock() + (_HOLD_S if sign.event == HERE else 0.0)
+        ends = time.monotonic() + (_HOLD_S if sign.event == HERE else 0.0)
         with self._changed:
-            self._generations.heard(sign, self._clock())
+            self._generations.heard(sign, time.monotonic())
             self._changed.notify_all()
             while True:
-                now = self._clock()
+                now = time.monotonic()
                 generation = self._generations.at(now)
                 if generation.number != known or now >= ends:
                     return dump(generation)
