@@ -79,9 +79,9 @@ class Generations:
     """What a coordinator knows of the members.
 
     Args:
-        roles: pods of each role beside `scaled`; a generation has all of them.
+        roles: fewest members of each role beside `scaled` in a generation.
         scaled: the role whose number may change.
-        least: fewest members of that role in a generation.
+        least: fewest members of that role.
         settle_s: how long it must be quiet before a generation is made.
         lost_s: after how long without a word a member counts as lost.
     """

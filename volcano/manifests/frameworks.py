@@ -37,9 +37,9 @@ def task_of(job: TrainingJob, role: Role) -> str:
     return names.CORE if role is job.workers else role.name
 
 
-def _least(job: TrainingJob) -> int:
-    """The fewest workers that a program starts with."""
-    return job.workers.min or job.workers.replicas.min
+def _least(role: Role) -> int:
+    """The fewest pods of a role that a program starts with."""
+    return role.min or role.replicas.min
 
 
 def leader(job: TrainingJob) -> Role:
@@ -71,9 +71,9 @@ def environment(job: TrainingJob, role: Role, name: str) -> dict[str, str]:
     if not coordinated(job):
         common[names.ENV_WORKERS] = str(job.workers.replicas.min)
     elif job.elasticity.strategy == "restart":
-        fixed = {each.name: each.replicas.min for each in job.roles if each is not job.workers}
+        fixed = {each.name: _least(each) for each in job.roles if each is not job.workers}
         common[names.ENV_ROLES] = json.dumps(fixed, separators=(",", ":"))
-        common[names.ENV_LEAST] = str(_least(job))
+        common[names.ENV_LEAST] = str(_least(job.workers))
     match job.framework:
         case "pytorch" if role is job.workers and job.elasticity.strategy != "live":
             return {**common, **_torchrun(job, name)}
@@ -97,7 +97,7 @@ def _torchrun(job: TrainingJob, name: str) -> dict[str, str]:
     }
     if coordinated(job):
         return settings
-    least = _least(job)
+    least = _least(job.workers)
     return {
         **settings,
         "PET_NNODES": f"{least}:{workers.replicas.max}" if least < workers.replicas.max else str(least),
@@ -155,7 +155,7 @@ def _started(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[st
         case "mpi", _:
             return _under_agent(job, program if role.command else scripts.mpi_worker())
         case "ray", "head":
-            least = _least(job)
+            least = _least(job.workers)
             size = {"cpus": whole_cpus(role.resources), "gpus": whole_gpus(role.resources)}
             return scripts.ray_head(program, workers=least, **size)
         case "ray", _:
