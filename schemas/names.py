@@ -103,6 +103,14 @@ LIGHTHOUSE_PORT = 29510
 PROGRESS_PORT = 29511
 GENERATIONS_PORT = 29512
 
+# Queues.
+QUEUE_TREE_LABEL = "kfp-volcano/queue-tree"
+"""The name of the QueueTree that a Queue or a ResourceQuota comes from: no other is ever deleted."""
+ROOT_QUEUE = "root"
+"""Volcano's own queue above all others."""
+DEFAULT_QUEUE = "default"
+"""Volcano's own queue for Jobs that name none."""
+
 # Resources.
 GPU = "nvidia.com/gpu"
 RDMA = "rdma/hca"
@@ -147,3 +155,13 @@ def pod_name(job: str, task: str, index: int) -> str:
 def host_name(job: str, task: str, index: int) -> str:
     """A pod's name in DNS within its namespace, as Volcano's `svc` plugin arranges it."""
     return f"{pod_name(job, task, index)}.{job}"
+
+
+def resource_name(short: str) -> str:
+    """A resource's own name, for the one that specs use: `gpu` is `nvidia.com/gpu`."""
+    return GPU if short == "gpu" else short
+
+
+def short_resource(name: str) -> str:
+    """What specs call a resource: the inverse of `resource_name`."""
+    return "gpu" if name == GPU else name

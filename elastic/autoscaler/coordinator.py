@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+ENDING = (signal.SIGTERM, signal.SIGINT)
 RETRY_S = 5.0
 """Before the next try to start what needs the cluster, seconds."""
 
@@ -45,7 +46,8 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     stopped = threading.Event()
-    _stop_on_signals(stopped)
+    # Held back in all threads to come; `_listen` lets them through in this one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     missing = [name for name in (names.ENV_JOB, names.ENV_POD_IP) if not environment.get(name)]
     if missing:
         _log.error("this is the program of a Job's coordinator pod: not set: %s", " and ".join(missing))
@@ -59,12 +61,11 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
         _log.error("%s", error)
         return 2
     _log.info("coordinating %s on %s", environment[names.ENV_JOB], environment[names.ENV_POD_IP])
-    while not stopped.is_set() and not _attend(environment, link):
-        _stop_on_signals(stopped)
-        stopped.wait(RETRY_S)
-    # Again, because Ray has put its own handler in place of ours.
-    _stop_on_signals(stopped)
-    stopped.wait()
+    while not _attend(environment, link):
+        if _listen(stopped, RETRY_S):
+            break
+    else:
+        _listen(stopped, None)
     publisher.close()
     for service in services:
         service.stop()
@@ -127,9 +128,14 @@ def _attend(environment: Mapping[str, str], link: _Link) -> bool:
     return True
 
 
-def _stop_on_signals(stopped: threading.Event) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+def _listen(stopped: threading.Event, seconds: float | None) -> bool:
+    """Wait for a signal to end; whether one came, also while Ray had put its own handlers in place of ours."""
+    for number in ENDING:
         signal.signal(number, lambda *_: stopped.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    stopped.wait(seconds)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    return stopped.is_set()
 
 
 if __name__ == "__main__":

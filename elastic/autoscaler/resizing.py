@@ -20,7 +20,7 @@ from kfp_volcano.elastic.autoscaler.contracts import open_outcome, outcomes, pro
 from kfp_volcano.elastic.autoscaler.holdings import is_terminating, task_name
 from kfp_volcano.elastic.policies.guards import PLACE_S
 from kfp_volcano.errors import ResizeError
-from kfp_volcano.schemas.names import CORE, ELASTIC, REQUEST, RESIZE, pod_name
+from kfp_volcano.schemas.names import COORDINATOR, CORE, ELASTIC, REQUEST, RESIZE, pod_name
 from kfp_volcano.schemas.records import Phase, ResizeOutcome, dump
 from kfp_volcano.volcano.cluster.annotations import annotation_patch
 from kfp_volcano.volcano.manifests.resize import resize_patch, workers
@@ -183,11 +183,15 @@ def _settle(job: Manifest, outcome: ResizeOutcome, got: int, why: str, now: floa
 
 
 def _await_training(job: Manifest, outcome: ResizeOutcome, now: float) -> Step:
-    """Done when training shows the new size; at once where it does not report, or is over."""
+    """Done when training shows the new size; at once where nothing reports, or training is over."""
     progress = progress_of(job)
     since = outcome.patched_at or now
     report_by = (outcome.ready_at or now) + REPORT_S
-    shown = progress is None or (progress.workers == outcome.to_workers and progress.at >= since)
+    if progress is None:
+        # Training that has a coordinator reports, from its first steps on: those may be still to come.
+        shown = all(task["name"] != COORDINATOR for task in job["spec"]["tasks"])
+    else:
+        shown = progress.workers == outcome.to_workers and progress.at >= since
     over = job_state(job) is not JobState.RUNNING
     if not shown and not over and now < report_by:
         return Step(outcome, look_at=report_by)

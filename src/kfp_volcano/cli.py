@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kfp_volcano.cli_convert import convert
+from kfp_volcano.cli_queues import queues
 from kfp_volcano.errors import KfpVolcanoError, SpecError
+from kfp_volcano.reading import read_document
 from kfp_volcano.version import __version__
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ def main() -> None:
                                      kfp-volcano render job.yaml
     Run a pipeline on this machine:  kfp-volcano run pipeline.py --local
     Compile it for a KFP backend:    kfp-volcano compile pipeline.py -o pipeline.yaml
+    Queues of departments and teams: kfp-volcano queues plan tree.yaml
 
     \b
     Exit codes: 0 done · 1 the training failed · 2 wrong use or input ·
@@ -67,6 +71,7 @@ def main() -> None:
     """
 
 
+main.add_command(convert)
 spec_argument = click.argument("spec", type=click.Path(path_type=Path))
 pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path))
 pipeline_option = click.option("--pipeline", "name", metavar="NAME", help="Which pipeline, where the file has several.")
@@ -257,6 +262,9 @@ def doctor() -> None:
         sys.exit(2)
 
 
+main.add_command(queues)
+
+
 def _finish(plan: Any, companion: Any = None) -> None:
     """Run to the end, say where the results are, and exit as the run ended."""
     from rich.console import Console  # noqa: PLC0415
@@ -278,15 +286,7 @@ def _finish(plan: Any, companion: Any = None) -> None:
 
 def _read(path: Path, profiles: Path | None = None) -> TrainingJob:
     from kfp_volcano.schemas.profiles import BUILT_IN, read_profiles  # noqa: PLC0415
-    from kfp_volcano.schemas.validation import parse, training_job  # noqa: PLC0415
+    from kfp_volcano.schemas.validation import training_job  # noqa: PLC0415
 
-    known = read_profiles(parse(_text(profiles)), source=str(profiles)) if profiles else BUILT_IN
-    return training_job(parse(_text(path)), source=str(path), profiles=known)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SpecError(f"cannot be read: {reason}", source=str(path)) from error
+    known = read_profiles(read_document(profiles), source=str(profiles)) if profiles else BUILT_IN
+    return training_job(read_document(path), source=str(path), profiles=known)

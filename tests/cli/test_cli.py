@@ -31,7 +31,10 @@ def test_version_and_help_go_to_standard_output() -> None:
     assert "Exit codes" in run("--help").stdout
 
 
-@pytest.mark.parametrize("command", ["compile", "demo", "diff", "doctor", "explain", "render", "run", "validate"])
+@pytest.mark.parametrize(
+    "command",
+    ["compile", "convert", "demo", "diff", "doctor", "explain", "queues", "render", "run", "validate"],
+)
 def test_every_command_teaches(command: str) -> None:
     """Each command has a help text that begins with what it does."""
     result = run(command, "--help")

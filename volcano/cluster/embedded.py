@@ -213,9 +213,10 @@ class EmbeddedCluster:
                 world.remove("Event", self._events.popleft(), now)
 
     def _patience(self) -> float | None:
-        """How long the control loop may sleep though nothing happens: until the next Job expires."""
+        """How long the control loop may sleep if nothing happens: until a Job expires or a policy's time is over."""
         with self._store.transaction() as (world, now):
-            at = expiry.next_expiry(world.objects)
+            times = (expiry.next_expiry(world.objects), world.delays.next_due())
+        at = min((each for each in times if each is not None), default=None)
         return None if at is None else max(0.0, at - now)
 
     def _env_of(self, pod: Manifest) -> dict[str, str]:

@@ -147,10 +147,9 @@ def _starts_alone(job: Manifest, objects: Objects) -> bool:
         created = world.create(job, 0)
     except InvalidError:  # whoever creates the Job will be told
         return True
-    run_controllers(world, 0)
-    run_scheduler(world, 0)
-    run_controllers(world, 0)
-    run_scheduler(world, 0)
+    for _ in ("the gang is let in", "its pods get nodes", "its PodGroup runs"):
+        run_controllers(world, 0)
+        run_scheduler(world, 0)
     namespace, name = key_of(created)
     group = world.get("PodGroup", (namespace, f"{name}-{created['metadata']['uid']}"))
     return phase_of(group) == "Running"

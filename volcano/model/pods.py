@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.volcano.model import ssh
-from kfp_volcano.volcano.model.objects import Key, Manifest, Objects, controller_of, key_of, status_of, terminating
+from kfp_volcano.volcano.model.objects import (
+    Key,
+    Manifest,
+    Objects,
+    controller_of,
+    key_of,
+    owned_by,
+    status_of,
+    terminating,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,12 +70,9 @@ def task_of(pod: Manifest) -> str:
 
 def pods_of(job: Manifest, objects: Objects) -> dict[str, dict[str, Manifest]]:
     """A Job's pods by task and name."""
-    uid = job["metadata"]["uid"]
     found: dict[str, dict[str, Manifest]] = {task["name"]: {} for task in job["spec"]["tasks"]}
-    for (_, name), pod in objects.get("Pod", {}).items():
-        owner = controller_of(pod)
-        if owner is not None and owner["uid"] == uid:
-            found.setdefault(task_of(pod), {})[name] = pod
+    for pod in owned_by(objects, "Pod", job["metadata"]["uid"]):
+        found.setdefault(task_of(pod), {})[pod["metadata"]["name"]] = pod
     return found
 
 
