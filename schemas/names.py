@@ -28,6 +28,8 @@ TEAM_LABEL = "kfp-volcano/team"
 COORDINATOR = "coordinator"
 CORE = "core"
 ELASTIC = "elastic"
+WORKER = "worker"
+"""The role that trains, and the only one whose number may change."""
 RESERVED_TASKS = (COORDINATOR, CORE, ELASTIC)
 
 # Environment of the Job's containers.
@@ -58,13 +60,21 @@ ENV_FRAMEWORK = "KFP_VOLCANO_FRAMEWORK"
 ENV_PROCS = "KFP_VOLCANO_PROCS"
 """Processes (MPI: slots) a pod of the role."""
 ENV_ROLES = "KFP_VOLCANO_ROLES"
-"""JSON, role to number of pods: the roles beside the workers, which never change (strategy restart)."""
+"""JSON, role to the fewest of its pods: the roles beside the workers (strategy restart)."""
+ENV_LEAST = "KFP_VOLCANO_LEAST"
+"""The fewest workers that a generation has (strategy restart)."""
 ENV_LEADER = "KFP_VOLCANO_LEADER"
 """Host of the first pod of the leading role: launcher, chief, head, master, or else the workers."""
 ENV_WORKERS = "KFP_VOLCANO_WORKERS"
-"""Number of workers of a Job of fixed size."""
+"""Number of workers: of a Job of fixed size, or of the generation (strategy restart)."""
 ENV_HOSTS = "KFP_VOLCANO_HOSTS"
-"""The workers of an MPI Job of fixed size: `host:slots`, with commas between them."""
+"""The workers of an MPI Job of fixed size, or of the generation: `host:processes`, with commas between them."""
+ENV_PORT = "KFP_VOLCANO_PORT"
+"""Port of the pod's TensorFlow server where that is not TENSORFLOW_PORT: where pods share a machine's ports."""
+ENV_RANK = "KFP_VOLCANO_RANK"
+"""The pod's place among the pods of its role in the generation, from 0 (strategy restart)."""
+ENV_GENERATION = "KFP_VOLCANO_GENERATION"
+"""The generation's number, from 1 (strategy restart)."""
 ENV_SSH = "KFP_VOLCANO_SSH"
 """Folder of the keys that the pods of an MPI Job reach each other with."""
 ENV_NODE = "KFP_VOLCANO_NODE"
@@ -91,6 +101,7 @@ RAY_PORT = 6379
 # Ports of the coordinator.
 LIGHTHOUSE_PORT = 29510
 PROGRESS_PORT = 29511
+GENERATIONS_PORT = 29512
 
 # Queues.
 QUEUE_TREE_LABEL = "kfp-volcano/queue-tree"

@@ -126,8 +126,8 @@ def _command(sound: Sound, role: str, strategy: str | None) -> Iterator[Finding]
     framework = sound.get("spec", "framework")
     path = (*_ROLES, role)
     wrapped = role in _WRAPPED.get(framework, ())
-    if strategy == "restart" and framework not in (None, "pytorch"):
-        wrapped = wrapped or framework != "mpi"
+    if strategy == "restart" and framework not in (None, "mpi"):
+        wrapped = True
     tidied = sound.get("spec", "faults", "cleanup") is not None and sound.get(*path, "resources", "gpu", default=0)
     if (wrapped or tidied) and sound.absent(*path, "command") and sound.absent("spec", "command"):
         why = f"the program of {framework}'s {role} is started by kfp-volcano, which has to know it"

@@ -1,30 +1,36 @@
 """The program of the coordinator pod: `python -m kfp_volcano.elastic.autoscaler.coordinator`.
 
-First what workers wait for (the lighthouse and the receiver of their progress), then, as often as it takes, what needs
-the cluster: publishing progress, and the autoscaler beside the Job. That the cluster does not answer never stops
-training. It keeps nothing: killed and started again it goes on from the Job's annotations.
+First what workers wait for (the receiver of their progress, and the lighthouse, or with strategy `restart` the
+generations), then, as often as it takes, what needs the cluster: publishing progress, and the autoscaler beside the
+Job. That the cluster does not answer never stops training. It keeps nothing: killed and started again it goes on from
+the Job's annotations, and from what the agents tell it.
 
 Exit codes: 0 after SIGTERM or SIGINT, 2 where the environment is not a coordinator pod's or a port is taken.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kfp_volcano.elastic.autoscaler.publishing import ProgressPublisher
+from kfp_volcano.elastic.coordination.generations import GenerationService
+from kfp_volcano.elastic.coordination.progress import ProgressReceiver
+from kfp_volcano.elastic.generations import Generations
 from kfp_volcano.elastic.runtime.coordinator import Coordinator
 from kfp_volcano.errors import KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas import names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from kfp_volcano.schemas.records import Progress
     from kfp_volcano.volcano.cluster.base import Cluster
 
 __all__ = ["main"]
@@ -50,8 +56,8 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     namespace, _, name = environment[names.ENV_JOB].partition("/")
     publisher = ProgressPublisher(link.cluster, namespace, name)
     try:
-        coordinator = Coordinator(environment[names.ENV_POD_IP], on_progress=publisher.offer)
-    except OSError as error:
+        services = _serve(environment, publisher.offer)
+    except (OSError, ValueError) as error:
         _log.error("%s", error)
         return 2
     _log.info("coordinating %s on %s", environment[names.ENV_JOB], environment[names.ENV_POD_IP])
@@ -61,8 +67,30 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     else:
         _listen(stopped, None)
     publisher.close()
-    coordinator.stop()
+    for service in services:
+        service.stop()
     return 0
+
+
+class _Service(Protocol):
+    """Something that workers connect to."""
+
+    def stop(self) -> None: ...
+
+
+def _serve(environment: Mapping[str, str], on_progress: Callable[[Progress], None]) -> Sequence[_Service]:
+    """Open the ports. Raises OSError where one is taken, ValueError where the environment is not a coordinator's."""
+    host = environment[names.ENV_POD_IP]
+    roles = environment.get(names.ENV_ROLES)
+    if roles is None:
+        return [Coordinator(host, on_progress)]
+    generations = Generations(json.loads(roles), names.WORKER, int(environment.get(names.ENV_LEAST) or 1))
+    receiver = ProgressReceiver(host, on_progress)
+    try:
+        return [receiver, GenerationService(host, generations)]
+    except OSError:
+        receiver.stop()
+        raise
 
 
 class _Link:

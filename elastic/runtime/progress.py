@@ -11,12 +11,12 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from kfp_volcano.elastic.coordination.progress import CHANGES_KEPT
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.records import MembershipChange, Progress, dump
 
-__all__ = ["CHANGES_KEPT", "History", "Reporter"]
+__all__ = ["History", "Reporter"]
 
-CHANGES_KEPT = 20
 _STEPS_KEPT = 50
 _EVERY_S = 0.5
 

@@ -46,6 +46,7 @@ KINDS: dict[str, Kind] = {
         Kind("Node", "v1", "nodes", namespaced=False),
         Kind("Event", "v1", "events"),
         Kind("ConfigMap", "v1", "configmaps"),
+        Kind("Secret", "v1", "secrets"),
         Kind("ResourceQuota", "v1", "resourcequotas"),
         Kind("Lease", "coordination.k8s.io/v1", "leases"),
         Kind("ResourceClaimTemplate", "resource.k8s.io/v1", "resourceclaimtemplates"),

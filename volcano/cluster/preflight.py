@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.errors import InvalidError
 from kfp_volcano.schemas.names import GPU
+from kfp_volcano.volcano.cluster.ssh_keys import KEYGEN
 from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, phase_of, status_of
 from kfp_volcano.volcano.model.queues import ROOT, queue_tree
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.volumes import Volumes
 
-__all__ = ["command_problems", "queue_problems", "size_problems", "volume_problems"]
+__all__ = ["command_problems", "plugin_problems", "queue_problems", "size_problems", "volume_problems"]
 
 Finding: TypeAlias = tuple[str, str, str]
 """Path in the Job, what is wrong, what to do."""
@@ -88,6 +89,12 @@ def command_problems(job: Manifest, workdir: Path, path: str) -> Iterator[Findin
         script = next((word for word in words[1:] if not word.startswith("-")), "")
         if interpreted and words[1:2] == [script] and script.endswith(".py") and not (folder / script).is_file():
             yield f"{at}.command", f"there is no file {script!r} in {folder}", "commands run in the spec file's folder"
+
+
+def plugin_problems(job: Manifest, path: str) -> Iterator[Finding]:
+    """A plugin that needs a program which is not there."""
+    if "ssh" in (job["spec"].get("plugins") or {}) and shutil.which(KEYGEN, path=path) is None:
+        yield "spec.plugins.ssh", f"there is no program {KEYGEN!r} on the PATH", "install OpenSSH's client and server"
 
 
 def volume_problems(job: Manifest, volumes: Volumes) -> Iterator[Finding]:

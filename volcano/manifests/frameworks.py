@@ -2,7 +2,8 @@
 
 Hosts are names in DNS that Volcano's svc plugin arranges; ports are fixed. A Job of fixed size knows all of it when it
 is made. With strategy `restart` an agent is the first process of a pod and takes what depends on the size from the
-coordinator; PyTorch's own agent, torchrun, needs no other.
+coordinator. That goes for PyTorch, too: when pods come and go torchrun's own rendezvous waits for those that went, and
+it loses the steps since the last checkpoint.
 """
 
 from __future__ import annotations
@@ -21,11 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["command", "coordinated", "environment", "examined", "leader", "plugins", "succeeding", "task_of"]
 
 _LEADERS = ("launcher", "chief", "head", "master")
-_AGENT = ("python", "-m", "kfp_volcano.elastic.runtime.agent", "--")
+_AGENT = ("python", "-m", "kfp_volcano.elastic.agent", "--")
 _TORCHRUN = ("torchrun", "--no-python")
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-_MANY = 1000
-"""Restarts that torchrun may make where each change of size is one."""
 
 
 def coordinated(job: TrainingJob) -> bool:
@@ -36,6 +35,11 @@ def coordinated(job: TrainingJob) -> bool:
 def task_of(job: TrainingJob, role: Role) -> str:
     """The task that holds the first pods of a role."""
     return names.CORE if role is job.workers else role.name
+
+
+def _least(role: Role) -> int:
+    """The fewest pods of a role that a program starts with."""
+    return role.min or role.replicas.min
 
 
 def leader(job: TrainingJob) -> Role:
@@ -67,8 +71,9 @@ def environment(job: TrainingJob, role: Role, name: str) -> dict[str, str]:
     if not coordinated(job):
         common[names.ENV_WORKERS] = str(job.workers.replicas.min)
     elif job.elasticity.strategy == "restart":
-        fixed = {each.name: each.replicas.min for each in job.roles if each is not job.workers}
+        fixed = {each.name: _least(each) for each in job.roles if each is not job.workers}
         common[names.ENV_ROLES] = json.dumps(fixed, separators=(",", ":"))
+        common[names.ENV_LEAST] = str(_least(job.workers))
     match job.framework:
         case "pytorch" if role is job.workers and job.elasticity.strategy != "live":
             return {**common, **_torchrun(job, name)}
@@ -80,16 +85,25 @@ def environment(job: TrainingJob, role: Role, name: str) -> dict[str, str]:
 
 
 def _torchrun(job: TrainingJob, name: str) -> dict[str, str]:
-    """The settings of torchrun, which takes each option from `PET_<OPTION>`; the first worker hosts the rendezvous."""
+    """The settings of torchrun, which takes each option from `PET_<OPTION>`; the first worker hosts the rendezvous.
+
+    With strategy `restart` the agent adds those that depend on the size.
+    """
     workers = job.workers
-    least = workers.min or workers.replicas.min
-    return {
-        "PET_NNODES": f"{least}:{workers.replicas.max}" if least < workers.replicas.max else str(least),
+    settings = {
         "PET_NPROC_PER_NODE": str(workers.processes),
         "PET_RDZV_BACKEND": "c10d",
+        "PET_MAX_RESTARTS": str(job.faults.retries),
+    }
+    if coordinated(job):
+        return settings
+    least = _least(job.workers)
+    return {
+        **settings,
+        "PET_NNODES": f"{least}:{workers.replicas.max}" if least < workers.replicas.max else str(least),
         "PET_RDZV_ENDPOINT": f"{names.host_name(name, names.CORE, 0)}:{names.RENDEZVOUS_PORT}",
         "PET_RDZV_ID": name,
-        "PET_MAX_RESTARTS": str(_MANY if job.elastic else job.faults.retries),
+        "PET_LOCAL_ADDR": f"$({names.ENV_POD_IP})",
     }
 
 
@@ -141,13 +155,13 @@ def _started(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[st
         case "mpi", _:
             return _under_agent(job, program if role.command else scripts.mpi_worker())
         case "ray", "head":
-            least = job.workers.min or job.workers.replicas.min
+            least = _least(job.workers)
             size = {"cpus": whole_cpus(role.resources), "gpus": whole_gpus(role.resources)}
             return scripts.ray_head(program, workers=least, **size)
         case "ray", _:
             return scripts.ray_worker(cpus=whole_cpus(role.resources), gpus=whole_gpus(role.resources))
         case "pytorch", _:
-            return _under_torchrun(job, role, program)
+            return _under_agent(job, _under_torchrun(job, role, program))
     return _under_agent(job, program)
 
 

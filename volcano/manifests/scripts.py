@@ -130,15 +130,15 @@ def mpi_worker() -> tuple[str, ...]:
     return _shell(_SSHD)
 
 
-# A session has the path of the container, or mpirun's own programs are not found in it.
+# A session has the environment of the container, whatever a login shell's files say: the path, or mpirun's own programs
+# are not found in it, and what the user asked for.
 _SSHD = f"""\
 dir=$(mktemp -d)
 ssh-keygen -q -t ed25519 -N '' -f "$dir/host_key" || exit 1
 cp "${names.ENV_SSH}/authorized_keys" "$dir/authorized_keys" || exit 1
 mkdir -p /run/sshd 2>/dev/null
-paths="PATH=\\"$PATH\\""
-[ -n "$LD_LIBRARY_PATH" ] && paths="$paths LD_LIBRARY_PATH=\\"$LD_LIBRARY_PATH\\""
-[ -n "$PYTHONPATH" ] && paths="$paths PYTHONPATH=\\"$PYTHONPATH\\""
+export -p > "$dir/session"
+echo 'exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"' >> "$dir/session"
 cat > "$dir/config" <<END
 Port {names.SSH_PORT}
 ListenAddress ${names.ENV_POD_IP}
@@ -147,7 +147,7 @@ AuthorizedKeysFile $dir/authorized_keys
 PasswordAuthentication no
 StrictModes no
 PidFile none
-SetEnv $paths
+ForceCommand /bin/sh $dir/session
 END
 sshd=$(command -v sshd || echo /usr/sbin/sshd)
 exec "$sshd" -D -e -f "$dir/config"

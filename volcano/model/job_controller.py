@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kfp_volcano.volcano.model import ssh
 from kfp_volcano.volcano.model.job_phases import (
     ENDS,
     NextPhase,
@@ -24,6 +25,7 @@ from kfp_volcano.volcano.model.lifecycle import SYNC, Request
 from kfp_volcano.volcano.model.objects import (
     Change,
     Create,
+    CreateKeys,
     Delete,
     Manifest,
     Objects,
@@ -35,7 +37,7 @@ from kfp_volcano.volcano.model.objects import (
     time_text,
 )
 from kfp_volcano.volcano.model.pod_groups import build_pod_group, group_key, updated_pod_group
-from kfp_volcano.volcano.model.pods import OUT_OF_SYNC, counts, hosts_config, pods_of, runs_plugin
+from kfp_volcano.volcano.model.pods import OUT_OF_SYNC, counts, hosts_config, owner_reference, pods_of, runs_plugin
 from kfp_volcano.volcano.model.replicas import counts_after, missing_pods, refused_roles, surplus_pods
 
 if TYPE_CHECKING:
@@ -96,6 +98,8 @@ def _sync(objects: Objects, job: Manifest, now: float, next_phase: NextPhase) ->
     pending = status_of(job).get("state", {}).get("phase", "") in {"", "Pending"}
     if runs_plugin(job, "svc"):
         yield from _publish_hosts(objects, job, refresh=not pending)
+    if runs_plugin(job, "ssh") and ssh.secret_key(job) not in objects.get("Secret", {}):
+        yield CreateKeys(ssh.secret_without_keys(job, owner_reference(job)))
     group = objects.get("PodGroup", {}).get(group_key(job))
     if group is None:
         yield Create(build_pod_group(job, objects))
@@ -140,9 +144,7 @@ def _kill(
         if not terminating(pod) and phase_of(pod) not in keep
     ]
     yield from _end(doomed)
-    for kind, key in (("PodGroup", group_key(job)), ("ConfigMap", key_of(hosts_config(job)))):
-        if key in objects.get(kind, {}):
-            yield Delete(kind, key)
+    yield from _unplug(objects, job)
     status.update(_counts_without(pods, doomed))
     phase = next_phase(job, {**status, "retryCount": status["retryCount"] + retry})
     if doomed or phase != status["state"]["phase"]:
@@ -170,12 +172,18 @@ def _kill_target(
         if (action == "RestartTask" or name == request.pod) and not terminating(pod)
     ]
     yield from _end(doomed)
-    for kind, key in (("PodGroup", group_key(job)), ("ConfigMap", key_of(hosts_config(job)))):
-        if key in objects.get(kind, {}):
-            yield Delete(kind, key)
+    yield from _unplug(objects, job)
     status.update(_counts_without(pods, doomed))
     status["retryCount"] += retry
     yield from _with_status(job, status, next_phase(job, status), now)
+
+
+def _unplug(objects: Objects, job: Manifest) -> Iterator[Change]:
+    """Take away the PodGroup and what the plugins made."""
+    made = (("PodGroup", group_key(job)), ("ConfigMap", key_of(hosts_config(job))), ("Secret", ssh.secret_key(job)))
+    for kind, key in made:
+        if key in objects.get(kind, {}):
+            yield Delete(kind, key)
 
 
 def _end(pods: list[Manifest]) -> Iterator[Change]:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 __all__ = [
     "Change",
     "Create",
+    "CreateKeys",
     "Delete",
     "Key",
     "Manifest",
@@ -83,6 +84,14 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateKeys:
+    """A new Secret with an SSH key pair that whoever carries this out makes: here nothing is random."""
+
+    manifest: Manifest
+    """The Secret without them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """The whole new form of an object that exists; nothing happens if it is gone by now."""
 
@@ -98,7 +107,7 @@ class Delete:
     grace_s: float | None = None
 
 
-Change: TypeAlias = Create | Update | Delete
+Change: TypeAlias = Create | CreateKeys | Update | Delete
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The pods of a Job as the job controller makes them, and what they tell of themselves.
 
-Sources: createJobPod (pkg/controllers/job/job_controller_util.go) and the plugins `env` and `svc`
+Sources: createJobPod (pkg/controllers/job/job_controller_util.go) and the plugins `env`, `svc` and `ssh`
 (pkg/controllers/job/plugins), Volcano 1.15.1. The Service and NetworkPolicy of `svc` are left out: nothing reads them.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.volcano.model import ssh
 from kfp_volcano.volcano.model.objects import (
     Key,
     Manifest,
@@ -125,6 +126,9 @@ def build_pod(job: Manifest, task: Mapping[str, Any], index: int) -> Manifest:
         )
     if runs_plugin(job, "svc"):
         _connect(pod, job)
+    if runs_plugin(job, "ssh"):
+        spec["volumes"] = [*(spec.get("volumes") or ()), ssh.key_volume(job)]
+        _add_to_containers(spec, volumeMounts=[ssh.key_mount(job)])
     return pod
 
 

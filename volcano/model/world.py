@@ -10,11 +10,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ConflictError, NotFoundError
-from kfp_volcano.volcano.model import admission
+from kfp_volcano.volcano.model import admission, ssh
 from kfp_volcano.volcano.model.delays import Delays
 from kfp_volcano.volcano.model.objects import (
     Change,
     Create,
+    CreateKeys,
     Delete,
     Key,
     Manifest,
@@ -42,15 +43,23 @@ class World:
     """The objects of one cluster.
 
     `transitions` collects what happened, oldest first, until whoever runs the controllers takes it out, and `delays`
-    what these are to do later; `listener` hears of each transition at once.
+    what these are to do later; `listener` hears of each transition at once. `new_keys` makes SSH keys, private and
+    public; without it they are empty, for worlds whose pods never run.
     """
 
-    def __init__(self, new_uid: Callable[[], str], listener: Callable[[Transition], None] | None = None) -> None:
+    def __init__(
+        self,
+        new_uid: Callable[[], str],
+        listener: Callable[[Transition], None] | None = None,
+        *,
+        new_keys: Callable[[], tuple[str, str]] = lambda: ("", ""),
+    ) -> None:
         self._shelves: dict[str, Shelf] = {}
         self.transitions: deque[Transition] = deque()
         self.delays = Delays()
         self.version = 0
         self._new_uid = new_uid
+        self._new_keys = new_keys
         self._listener = listener
 
     @property
@@ -143,6 +152,8 @@ class World:
         try:
             if isinstance(change, Create):
                 self.create(change.manifest, now)
+            elif isinstance(change, CreateKeys):
+                self.create(ssh.with_keys(change.manifest, *self._new_keys()), now)
             elif isinstance(change, Update):
                 self.update(change.manifest)
             elif isinstance(change, Delete):
