@@ -20,7 +20,7 @@ from kfp_volcano.elastic.autoscaler.contracts import open_outcome, outcomes, pro
 from kfp_volcano.elastic.autoscaler.holdings import is_terminating, task_name
 from kfp_volcano.elastic.policies.guards import PLACE_S
 from kfp_volcano.errors import ResizeError
-from kfp_volcano.schemas.names import COORDINATOR, CORE, ELASTIC, REQUEST, RESIZE, pod_name
+from kfp_volcano.schemas.names import CORE, ELASTIC, REQUEST, RESIZE, pod_name
 from kfp_volcano.schemas.records import Phase, ResizeOutcome, dump
 from kfp_volcano.volcano.cluster.annotations import annotation_patch
 from kfp_volcano.volcano.manifests.resize import resize_patch, workers
@@ -188,8 +188,10 @@ def _await_training(job: Manifest, outcome: ResizeOutcome, now: float) -> Step:
     since = outcome.patched_at or now
     report_by = (outcome.ready_at or now) + REPORT_S
     if progress is None:
-        # Training that has a coordinator reports, from its first steps on: those may be still to come.
-        shown = all(task["name"] != COORDINATOR for task in job["spec"]["tasks"])
+        # Training with the live runtime reports, from its first steps on: those may be still to come.
+        spec = spec_of(job)
+        reports = spec is not None and (spec.framework, spec.elasticity.strategy) == ("pytorch", "live")
+        shown = not reports
     else:
         shown = progress.workers == outcome.to_workers and progress.at >= since
     over = job_state(job) is not JobState.RUNNING

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -78,15 +77,15 @@ class Training:
 
     def kill(self, task: str, index: int, words: str) -> None:
         """SIGKILL the process of a pod whose command line holds these words."""
-        pod = names.pod_name(self.name, task, index)
+        pod, found = names.pod_name(self.name, task, index), []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                command = " ".join(process.cmdline())
-                if process.environ().get(names.ENV_POD) == pod and words in command and self._is_ours(process):
-                    process.kill()
-
-    def _is_ours(self, process: psutil.Process) -> bool:
-        return any(parent.pid == os.getpid() for parent in process.parents())
+                env, command = process.environ(), " ".join(process.cmdline())
+                ours = str(self._directory) in env.get(names.ENV_JOB_DIR, "")
+                if ours and env.get(names.ENV_POD) == pod and words in command:
+                    found.append(process)
+        assert len(found) == 1, found
+        found[0].kill()
 
     def phase(self) -> str:
         """The Job's phase."""
