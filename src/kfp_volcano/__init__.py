@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.version import __version__
+
 if TYPE_CHECKING:
     from kfp_volcano.pipelines.training import elastic_training
 
 __all__ = ["__version__", "elastic_training"]
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

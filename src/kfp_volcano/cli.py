@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfp_volcano import __version__
 from kfp_volcano.errors import KfpVolcanoError, SpecError
+from kfp_volcano.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,9 +140,13 @@ def _pairs(_context: click.Context, parameter: click.Parameter, given: Sequence[
 @click.option("--local", is_flag=True, help="Run on this machine: an embedded cluster with logical GPUs.")
 @click.option("--nodes", default="2x4", show_default=True, metavar="NxG", help="Logical nodes and the GPUs of each.")
 @click.option("--param", "params", multiple=True, callback=_pairs, metavar="K=V", help="A pipeline parameter; repeat.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Where report, ledgers, logs and model go.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Where report, ledgers, logs and model go."
+)
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="A queue of the embedded cluster; repeat.")
-@click.option("--volume", "volumes", multiple=True, callback=_pairs, metavar="CLAIM=DIR", help="A folder as a volume claim.")
+@click.option(
+    "--volume", "volumes", multiple=True, callback=_pairs, metavar="CLAIM=DIR", help="A folder as a volume claim."
+)
 @click.option("--run-id", help="Take up an earlier run of that id (with the same --out) from its checkpoint.")
 @pipeline_option
 def run(
@@ -236,5 +240,3 @@ def _read(path: Path) -> TrainingJob:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SpecError(f"cannot be read: {reason}", source=str(path)) from error
     return training_job(parse(text), source=str(path))
-
-

@@ -47,16 +47,15 @@ def build() -> Path:
     target, absent = folder(), missing()
     if not absent:
         return target
-    _check_go()
+    go = _go()
     target.mkdir(parents=True, exist_ok=True)
     print(f"building {', '.join(absent)}: some ten minutes on two cores, once", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=target) as scratch:
         for name in absent:
             built = Path(scratch, name)
             subprocess.run(
-                ["go", "build", "-trimpath", "-ldflags", _linking(), "-o", built, PROGRAMS[name]],
+                [go, "build", "-ldflags", _linking(), "-o", built, PROGRAMS[name]],
                 cwd=MODULE,
-                env={**os.environ, "CGO_ENABLED": "0"},
                 check=True,
             )
             built.replace(target / name)
@@ -82,21 +81,29 @@ def _go_mod() -> str:
     return (MODULE / "go.mod").read_text(encoding="utf-8")
 
 
-def _check_go() -> None:
+def _go() -> str:
+    """The Go to build with. Raises SystemExit where there is none that can."""
     wanted = re.search(r"^go (\S+)", _go_mod(), re.MULTILINE)
     assert wanted, f"{MODULE / 'go.mod'} names no version of Go"
-    if shutil.which("go") is None:
-        raise SystemExit(f"Go {wanted[1]} or newer is needed and `go` is not on PATH: {_REMEDY}")
-    found = subprocess.run(
-        ["go", "env", "GOVERSION"], cwd=tempfile.gettempdir(), capture_output=True, text=True, check=True
-    ).stdout.strip()
+    go = shutil.which("go") or shutil.which("go", path=_INSTALLED)
+    if go is None:
+        raise SystemExit(
+            f"Go {wanted[1]} or newer is needed, and there is no `go` on PATH or in {_INSTALLED}: {_REMEDY}"
+        )
+    # Asked outside the module, where it does not look for another toolchain by itself.
+    answer = subprocess.run([go, "env", "GOVERSION"], cwd="/", capture_output=True, text=True, check=True)
+    found = answer.stdout.strip()
     if _numbers(found) < _numbers(wanted[1]):
-        raise SystemExit(f"Go {wanted[1]} or newer is needed, and `go` is {found}: {_REMEDY}")
+        raise SystemExit(f"Go {wanted[1]} or newer is needed, and {go} is {found}: {_REMEDY}")
+    return go
 
+
+_INSTALLED = "/usr/local/go/bin"
+"""Where Go's own releases are unpacked to."""
 
 _REMEDY = (
-    "install a release from https://go.dev/dl (Debian's golang may be older; try golang-go of backports), "
-    "and put its bin folder first on PATH"
+    "install a release from https://go.dev/dl into /usr/local/go, or put another one's bin folder first on PATH "
+    "(the golang-go of a Debian release is often older; its backports may do)"
 )
 
 

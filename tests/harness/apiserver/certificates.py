@@ -56,7 +56,11 @@ class Authority:
         return key
 
     def _issue(
-        self, name: str, subject: x509.Name, use: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None = None
+        self,
+        name: str,
+        subject: x509.Name,
+        use: x509.ObjectIdentifier,
+        names: x509.SubjectAlternativeName | None = None,
     ) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(subject, key).add_extension(x509.ExtendedKeyUsage([use]), critical=False)

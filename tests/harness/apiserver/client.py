@@ -124,7 +124,9 @@ class Client:
         query = {"propagationPolicy": "Background", **({"dryRun": "All"} if dry_run else {})}
         return self.request("DELETE", self._path(_reference(api_version, kind, namespace), name), query=query)
 
-    def patch(self, manifest: Mapping[str, Any], patch: Sequence[Mapping[str, Any]], *, dry_run: bool = False) -> Answer:
+    def patch(
+        self, manifest: Mapping[str, Any], patch: Sequence[Mapping[str, Any]], *, dry_run: bool = False
+    ) -> Answer:
         """Apply an RFC 6902 patch to the object that `manifest` names."""
         path = self._path(manifest, manifest["metadata"]["name"])
         query = {"dryRun": "All"} if dry_run else None

@@ -53,9 +53,7 @@ class ApiServer:
         self.apiserver.start()
         self.apiserver.wait_until(self.admin.ready, timeout_s=_START_S)
         # It makes this namespace itself, a moment after it is ready.
-        self.apiserver.wait_until(
-            lambda: self.admin.get("v1", "Namespace", "default").accepted, timeout_s=_START_S
-        )
+        self.apiserver.wait_until(lambda: self.admin.get("v1", "Namespace", "default").accepted, timeout_s=_START_S)
 
     def stop(self) -> None:
         """End every process; clients of it get nothing any more."""
@@ -102,7 +100,11 @@ class ApiServer:
 
     def token_kubeconfig(self, account: str, namespace: str) -> Path:
         """The kubeconfig of a service account, which must exist, with a token that is good for an hour."""
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 3600},
+        }
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         token = self.admin.request("POST", path, request).expect()["status"]["token"]
         return self._kubeconfig(f"{namespace}-{account}", {"token": token})

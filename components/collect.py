@@ -1,0 +1,27 @@
+"""The step that takes in what the training produced."""
+
+from kfp import dsl
+
+from kfp_volcano.components.image import STEP_IMAGE
+
+
+@dsl.component(base_image=STEP_IMAGE, install_kfp_package=False)
+def collect_results(job: str, run_id: str, model: dsl.Output[dsl.Model], metrics: dsl.Output[dsl.Metrics]) -> str:
+    """Check from the ledgers that each sample was used exactly once an epoch, and publish model and metrics.
+
+    Args:
+        job: The Job as namespace/name.
+        run_id: The pipeline run's id.
+        model: The trained model's files.
+        metrics: Accuracy, samples, resizes.
+
+    Returns:
+        The result as JSON (`schemas/json/result.v1.schema.json`).
+    """
+    from kfp_volcano.volcano.launcher import steps
+
+    figures = steps.collect_step(job=job, run_id=run_id, model=model.path)
+    for name, value in figures.metrics.items():
+        metrics.log_metric(name, value)
+    model.metadata.update(figures.metadata)
+    return figures.json

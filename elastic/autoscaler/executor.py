@@ -1,0 +1,142 @@
+"""One autoscaler's hand on Jobs: puts requests on them, and executes what nobody else does.
+
+Nothing here is needed to go on after a death: what is kept are Leases, and copies of what the cluster has just stored.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kfp_volcano.elastic.autoscaler.contracts import answered, job_key, request_of
+from kfp_volcano.elastic.autoscaler.execution import advance, newer
+from kfp_volcano.elastic.autoscaler.lease import JobLease
+from kfp_volcano.elastic.autoscaler.resizing import next_step, refused, request_patch
+from kfp_volcano.errors import ClusterError, ConflictError, InvalidError, NotFoundError, ResizeError
+from kfp_volcano.schemas.records import Phase, ResizeRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kfp_volcano.elastic.policies.policy import Decision
+    from kfp_volcano.volcano.cluster.base import Cluster, Manifest
+
+__all__ = ["FOLLOWER_S", "REQUEST_S", "Executor"]
+
+REQUEST_S = 600.0
+"""How long a request waits for somebody to carry it out, seconds."""
+FOLLOWER_S = 60.0
+"""How long a Job that nobody has followed yet keeps a request for its first follower, seconds."""
+
+_log = logging.getLogger(__name__)
+
+
+class Executor:
+    """Asks for resizes and takes them as far as they go, turn by turn; never waits.
+
+    Args:
+        cluster: Where the Jobs are.
+        identity: Who this is, in Leases and records.
+        clock: Unix seconds.
+        new_id: Makes the ids of requests.
+    """
+
+    def __init__(
+        self, cluster: Cluster, *, identity: str, clock: Callable[[], float], new_id: Callable[[], str]
+    ) -> None:
+        self._cluster = cluster
+        self._identity = identity
+        self._clock = clock
+        self._new_id = new_id
+        self._leases: dict[str, JobLease] = {}
+        self._written: dict[str, Manifest] = {}
+
+    def latest(self, jobs: Iterable[Manifest]) -> list[Manifest]:
+        """The Jobs with what was written to them here, also where the watch has not delivered that yet."""
+        seen = {job_key(job): job for job in jobs}
+        latest = {key: newer(job, self._written.get(key, job)) for key, job in seen.items()}
+        self._written = {key: job for key, job in latest.items() if job is not seen[key]}
+        return list(latest.values())
+
+    def ask(self, job: Manifest, decision: Decision, now: float) -> str | None:
+        """Put a decision on its Job as a request; an urgent one is carried out by that.
+
+        Returns the request's id, or None where there is none now: the last one is not answered, or the Job has changed.
+        """
+        if not answered(job):
+            return None
+        request = ResizeRequest(
+            id=self._new_id(),
+            from_workers=decision.from_workers,
+            to_workers=decision.to_workers,
+            reason=decision.reason.value,
+            explanation=decision.explanation,
+            policy=decision.policy,
+            by=self._identity,
+            at=now,
+            expires=now + REQUEST_S,
+            urgent=decision.urgent,
+        )
+        try:
+            try:
+                self._patch(job, request_patch(job, request, by=self._identity, now=now))
+            except (InvalidError, ResizeError) as error:
+                self._patch(job, refused(job, request, str(error), by=self._identity, now=now))
+        except (ConflictError, NotFoundError):
+            return None
+        _log.info("%s: %s", decision.job, decision.explanation)
+        return request.id
+
+    def drive(self, job: Manifest, pods: list[Manifest], now: float) -> float | None:
+        """Take the Job's resize as far as it goes now, unless another does.
+
+        Returns when to look again, Unix seconds; None if only a change of the Job or its pods gives reason to.
+        """
+        job = self._written.get(job_key(job), job)
+        while True:
+            step = next_step(job, pods, by=self._identity, now=now)
+            if step.outcome is None or (step.patch is None and step.outcome.phase.final):
+                self._let_go(job)
+                return None
+            # That a request has expired may be said by anybody: whoever was to carry it out can only be late.
+            if step.outcome.phase is not Phase.EXPIRED:
+                not_before = self._not_ours_before(job, now)
+                if not_before is not None:
+                    request = request_of(job)
+                    return min(not_before, request.expires) if request and request.expires > now else not_before
+            if step.patch is None:
+                due_at = self._leases[job_key(job)].due_at
+                return due_at if step.look_at is None else min(due_at, step.look_at)
+            try:
+                job = advance(self._cluster, job, step, by=self._identity, now=now)
+            except (ConflictError, NotFoundError):
+                return None
+            self._written[job_key(job)] = job
+
+    def give_back(self) -> None:
+        """Give back all Leases, so that others need not wait for their end."""
+        try:
+            for lease in self._leases.values():
+                lease.release()
+        except ClusterError as error:
+            _log.warning("a Job's Lease was not given back and will run out: %s", error)
+
+    def _not_ours_before(self, job: Manifest, now: float) -> float | None:
+        """None if the Job's resize is ours to execute, else when to ask again."""
+        key, request = job_key(job), request_of(job)
+        if key not in self._leases:
+            namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+            self._leases[key] = JobLease(self._cluster, namespace, name, holder=self._identity, clock=self._clock)
+        lease = self._leases[key]
+        if lease.term is None and request is not None and now < request.at + FOLLOWER_S and lease.look() is None:
+            return request.at + FOLLOWER_S
+        return None if lease.renew_if_due() else lease.due_at
+
+    def _let_go(self, job: Manifest) -> None:
+        lease = self._leases.pop(job_key(job), None)
+        if lease is not None:
+            lease.release()
+
+    def _patch(self, job: Manifest, patch: list[dict[str, object]]) -> None:
+        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+        self._written[job_key(job)] = self._cluster.patch("Job", name, namespace, patch)

@@ -1,0 +1,99 @@
+"""What a policy is: a function from a snapshot of a queue to one decision for each elastic Job. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
+
+__all__ = ["Decision", "Policy", "Reason", "hold"]
+
+
+class Reason(str, Enum):
+    """Why a Job is resized or left alone, in one word."""
+
+    QUEUE_IDLE = "QueueIdle"
+    """Grows: enough of what the queue may use is idle."""
+    GANG_PENDING = "GangPending"
+    """Shrinks: a gang waits that its surplus serves."""
+    OVERRIDE = "Override"
+    """A person has set the size."""
+    UNPLACED = "Unplaced"
+    """Shrinks: surplus workers have waited too long for a node; holes would compete with gangs that could run."""
+
+    STEADY = "Steady"
+    """Stays: nothing calls for a change."""
+    AT_MAXIMUM = "AtMaximum"
+    """Stays: GPUs are idle, but it has all the workers it may have."""
+    AT_MINIMUM = "AtMinimum"
+    """Stays: a gang waits, but it has no surplus to give."""
+    SURPLUS_TOO_SMALL = "SurplusTooSmall"
+    """Stays: a gang waits that even all surplus of the queue would not serve, so that giving it were in vain."""
+    GANG_FIRST = "GangFirst"
+    """Stays: the GPUs that are free, or coming free, are those a waiting gang needs."""
+    NO_ROOM = "NoRoom"
+    """Stays: GPUs are idle, but not enough for its next size, or not together on nodes."""
+    RESIZE_OPEN = "ResizeOpen"
+    """Stays: the last request has not been carried out yet."""
+    COOLDOWN = "Cooldown"
+    """Stays: its last resize was too short a time ago."""
+    NEARLY_DONE = "NearlyDone"
+    """Stays: its training ends so soon that growing would not pay."""
+    FAILED_BEFORE = "FailedBefore"
+    """Stays, even for a gang: its last resize came to nothing a short time ago."""
+    HOLD = "Hold"
+    """Stays: a person wants no automatic resize."""
+    NO_GPUS = "NoGpus"
+    """Stays: its workers hold no GPUs, so that its size is nothing to the queue."""
+    OUT_OF_RANGE = "OutOfRange"
+    """Stays: the policy, or a person, asked for a size that the Job may not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The number of workers one Job should have, and why."""
+
+    job: str
+    """namespace/name."""
+    from_workers: int
+    to_workers: int
+    reason: Reason
+    explanation: str
+    """One sentence for people, with the numbers it rests on."""
+    urgent: bool
+    """Owed to a gang that waits: neither cooldown nor a step of a pipeline is waited for."""
+    policy: str
+
+    @property
+    def resizes(self) -> bool:
+        """Whether the Job is to change."""
+        return self.to_workers != self.from_workers
+
+
+class Policy(Protocol):
+    """What decides. Equal snapshots give equal decisions, whatever the order of jobs and gangs in them."""
+
+    @property
+    def name(self) -> str:
+        """What records call it."""
+        ...
+
+    def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
+        """Exactly one decision for each of the snapshot's jobs, also where nothing changes; sorted by job."""
+        ...
+
+
+def hold(job: ElasticJob, reason: Reason, explanation: str, policy: str) -> Decision:
+    """The decision to leave a Job as it is."""
+    return Decision(
+        job=job.key,
+        from_workers=job.workers,
+        to_workers=job.workers,
+        reason=reason,
+        explanation=explanation,
+        urgent=False,
+        policy=policy,
+    )

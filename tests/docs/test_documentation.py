@@ -1,0 +1,98 @@
+"""What the documentation shows works."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from kfp_volcano.cli import main
+from kfp_volcano.schemas.validation import training_job
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[object]:
+    """All code blocks of a language, each with a name to find it by."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for match in BLOCK.finditer(text):
+            indent, kind, body = match.groups()
+            if kind == language:
+                line = text[: match.start()].count("\n") + 2
+                code = "".join(row.removeprefix(indent) for row in body.splitlines(keepends=True))
+                found.append(pytest.param(code, id=f"{page.name}:{line}"))
+    return found
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_blocks_run(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block is a whole program; a spec file it names lies beside it."""
+    monkeypatch.chdir(tmp_path)
+    spec = ROOT / "pipelines" / "examples" / "digits" / "job.yaml"
+    (tmp_path / "job.yaml").write_text(spec.read_text())
+    (tmp_path / "block.py").write_text(code)
+    runpy.run_path(str(tmp_path / "block.py"), run_name="__main__")
+
+
+@pytest.mark.parametrize("text", blocks("yaml"))
+def test_yaml_blocks_parse_and_specs_are_valid(text: str) -> None:
+    """A block that is a TrainingJob passes the validation."""
+    value = yaml.safe_load(text)
+    if isinstance(value, dict) and value.get("kind") == "TrainingJob":
+        training_job(value)
+
+
+def commands() -> list[object]:
+    """Each `$ kfp-volcano …` line of the documentation."""
+    return [
+        pytest.param(line[2:].split("#")[0], id=line[2:60])
+        for block in blocks("console")
+        for line in block.values[0].splitlines()  # type: ignore[attr-defined]
+        if line.startswith("$ kfp-volcano ")
+    ]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_exist_with_the_options_shown(command: str) -> None:
+    """The command line takes every command as it is written."""
+    arguments = shlex.split(command)[1:]
+    group = main.make_context("kfp-volcano", list(arguments), resilient_parsing=True)
+    name, sub, rest = main.resolve_command(group, list(arguments))
+    assert sub is not None, name
+    with sub.make_context(name, rest, parent=group, resilient_parsing=False):
+        pass
+
+
+def test_every_command_and_option_is_documented() -> None:
+    """The command-line page names each command, and `run`'s section each option of it."""
+    page = (ROOT / "docs" / "cli.md").read_text()
+    for name, command in main.commands.items():
+        assert f"kfp-volcano {name}" in page, name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and name == "run":
+                assert parameter.opts[-1] in page, parameter.opts
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """A page nobody can reach is not documentation."""
+    listed = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    assert sorted(page.name for page in (ROOT / "docs").glob("*.md")) == sorted(listed)
+
+
+LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)(#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_lead_somewhere(page: Path) -> None:
+    """Every relative link names a file that exists."""
+    for target, _ in LINK.findall(page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target

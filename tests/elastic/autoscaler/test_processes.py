@@ -1,0 +1,257 @@
+"""The programs, as real processes on a real host: the actor and the coordinator, killed and going on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+import ray
+
+from kfp_volcano.elastic.autoscaler.actor import RAY_NAMESPACE, sidecar_name, start_sidecar
+from kfp_volcano.elastic.autoscaler.execution import execute
+from kfp_volcano.elastic.autoscaler.lease import JobLease
+from kfp_volcano.schemas import names
+from kfp_volcano.schemas.records import MembershipChange, Phase, Progress, ResizeOutcome, dump, parse, parse_list
+from kfp_volcano.schemas.validation import training_job
+from kfp_volcano.volcano.cluster.annotations import annotation
+from kfp_volcano.volcano.cluster.host import RemoteCluster, start_host, stop_host
+from kfp_volcano.volcano.cluster.informer import Informer
+from kfp_volcano.volcano.manifests.job import job_manifest
+from kfp_volcano.volcano.manifests.status import JobState, job_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An embedded cluster in its own Ray, as `KFP_VOLCANO_CLUSTER` names it."""
+    address = start_host(tmp_path_factory.mktemp("cluster"))
+    yield f"embedded:{address}"
+    # Informers that have been stopped end with the next event of their kind; Ray must not go before.
+    cluster = RemoteCluster(address)
+    cluster.create(gang())
+    for thread in threading.enumerate():
+        if thread.name.startswith("informer-"):
+            thread.join(PATIENCE_S)
+    stop_host(grace_s=0)
+
+
+class Seen:
+    """The cluster as a test sees it: changes are waited for, never polled."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.informer = Informer(cluster, ("Job", "Pod"))
+        self.informer.start()
+
+    def submit(self, name: str, *, coordinated: bool = False, low: int = 2, high: int = 8) -> None:
+        job = training_job(
+            {
+                "apiVersion": "kfp-volcano/v1",
+                "kind": "TrainingJob",
+                "metadata": {"name": name, "namespace": "ml"},
+                "spec": {
+                    "framework": "pytorch",
+                    "image": "unused",
+                    "command": ["sleep", "600"],
+                    "queue": "research",
+                    "roles": {"worker": {"replicas": {"min": low, "max": high}, "resources": {"gpu": 1}}},
+                    "elasticity": {"cooldown": "1s", "grace": "5s"},
+                    "checkpoint": {"volume": "checkpoints"},
+                },
+            }
+        )
+        manifest = job_manifest(job, name=name, run_id="run-1", step="submit", workers=low)
+        if not coordinated:
+            coordinator = next(task for task in manifest["spec"]["tasks"] if task["name"] == names.COORDINATOR)
+            coordinator["template"]["spec"]["containers"][0]["command"] = ["sleep", "600"]
+        self.cluster.create(manifest)
+        self.until(lambda: job_state(self.job(name)) is JobState.RUNNING)
+
+    def job(self, name: str) -> Any:
+        found = (job for job in self.informer.objects("Job") if job["metadata"]["name"] == name)
+        return next(found, {"metadata": {}})
+
+    def annotation(self, name: str, key: str) -> str | None:
+        return annotation(self.job(name), key)
+
+    def outcomes(self, name: str) -> list[ResizeOutcome]:
+        return parse_list(ResizeOutcome, self.annotation(name, names.RESIZE))
+
+    def running(self, name: str) -> int:
+        return sum(
+            pod["metadata"]["name"].startswith(f"{name}-") and pod["status"].get("phase") == "Running"
+            for pod in self.informer.objects("Pod")
+        )
+
+    def until(self, condition: Callable[[], Any]) -> None:
+        deadline, version = time.monotonic() + PATIENCE_S, 0
+        while not condition():
+            left = deadline - time.monotonic()
+            assert left > 0, f"in vain: {[job['metadata'] for job in self.informer.objects('Job')]}"
+            version = self.informer.wait(version, timeout_s=left)
+
+
+@pytest.fixture
+def seen(host: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+    """The host's cluster, empty again afterwards."""
+    monkeypatch.setenv(names.ENV_CLUSTER, host)
+    view = Seen(RemoteCluster(host.removeprefix("embedded:")))
+    yield view
+    for job in view.cluster.list("Job", "ml")[0]:
+        view.cluster.delete("Job", job["metadata"]["name"], "ml")
+    view.until(lambda: not view.informer.objects("Job"))
+    view.informer.stop()
+
+
+def gone(pid: int) -> None:
+    """Wait until a process is no more."""
+    try:
+        psutil.Process(pid).wait(PATIENCE_S)
+    except psutil.NoSuchProcess:
+        return
+
+
+def test_an_actor_that_is_killed_comes_back_and_goes_on(seen, tmp_path):
+    """kill -9 before, while and after it acts: the Job is resized all the same, and the actor ends with its Job."""
+    seen.submit("digits")
+    follower = JobLease(seen.cluster, "ml", "digits", holder="train-1:run-1", clock=time.time)
+    assert follower.hold()
+    actor = start_sidecar(queue="research", job="ml/digits", folder=tmp_path)
+    assert start_sidecar(queue="research", job="ml/digits", folder=tmp_path) == actor
+    seen.until(lambda: seen.annotation("digits", names.REQUEST))
+    pid = ray.get(actor.pid.remote())
+    assert "QueueAutoscaler" in " ".join(psutil.Process(pid).cmdline())
+    os.kill(pid, signal.SIGKILL)
+    follower.release()  # the next one finds nobody following: it is to act itself
+    seen.until(lambda: [each.phase for each in seen.outcomes("digits")] == [Phase.DONE])
+    assert seen.running("digits") == 9
+    os.kill(ray.get(actor.pid.remote()), signal.SIGKILL)
+    seen.cluster.create(gang())
+    seen.until(lambda: seen.running("big") == 4)
+    seen.until(lambda: [each.phase for each in seen.outcomes("digits")] == [Phase.DONE, Phase.DONE])
+    assert seen.outcomes("digits")[-1].reason == "GangPending"
+    assert (tmp_path / "queue.jsonl").read_text().count("GangPending") == 1
+    pid = ray.get(actor.pid.remote())
+    for name in ("digits", "big"):
+        seen.cluster.delete("Job", name, "ml")
+    gone(pid)
+    with pytest.raises(ValueError, match=sidecar_name("ml/digits")):
+        ray.get_actor(sidecar_name("ml/digits"), RAY_NAMESPACE)
+
+
+def test_execution_follows_real_pods(seen):
+    """Up and down again, with pods that really start and stop."""
+    seen.submit("sleepy")
+    for size in (5, 3):
+        now = time.time()
+        asked = {"id": f"to-{size}", "from_workers": 2 if size == 5 else 5, "to_workers": size, "reason": "Person"}
+        asked |= {"explanation": "because", "policy": "person", "by": "ada", "at": now, "expires": now + 600}
+        request = names.REQUEST.replace("/", "~1")
+        patch = [{"op": "add", "path": f"/metadata/annotations/{request}", "value": json.dumps(asked)}]
+        seen.cluster.patch("Job", "sleepy", "ml", patch)
+        outcome = execute(seen.cluster, "ml", "sleepy", holder="cli:me")
+        assert (outcome.phase, outcome.to_workers) == (Phase.DONE, size)
+        seen.until(lambda size=size: seen.running("sleepy") == size + 1)
+
+
+def test_a_coordinator_that_is_killed_comes_back_and_goes_on(seen):
+    """It publishes progress, keeps what was known of changes, has an autoscaler beside the Job, and ends well."""
+    seen.submit("coordinated", coordinated=True)
+    seen.until(lambda: pod_ip(seen, "coordinated-coordinator-0"))
+    first = MembershipChange(step=3, from_workers=1, to_workers=2, at=time.time(), pause_s=0.1)
+    report(seen, progress(5, first))
+    seen.until(lambda: seen.annotation("coordinated", names.PROGRESS))
+    seen.until(lambda: seen.annotation("coordinated", names.REQUEST))
+    [process] = coordinators()
+    os.kill(process.pid, signal.SIGKILL)
+    gone(process.pid)
+    report(seen, progress(9))
+    seen.until(lambda: parse(Progress, seen.annotation("coordinated", names.PROGRESS)).step == 9)
+    assert parse(Progress, seen.annotation("coordinated", names.PROGRESS)).changes == (first,)
+    [process] = coordinators()
+    process.send_signal(signal.SIGTERM)
+    seen.until(lambda: ended(seen, "coordinated-coordinator-0") == 0)
+
+
+def test_a_coordinator_without_its_pod_says_what_is_missing():
+    """Started by hand it ends at once: wrong use."""
+    command = [sys.executable, "-P", "-m", "kfp_volcano.elastic.autoscaler.coordinator"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert ended.returncode == 2
+    assert "not set: KFP_VOLCANO_JOB and KFP_VOLCANO_POD_IP" in ended.stderr
+
+
+def gang() -> Any:
+    container = {"name": "main", "image": "x", "command": ["sleep", "600"], "resources": {"limits": {names.GPU: "1"}}}
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
+    task = {"name": "main", "replicas": 4, "minAvailable": 4, "template": template}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "big", "namespace": "ml"},
+        "spec": {"queue": "research", "minAvailable": 4, "schedulerName": "volcano", "tasks": [task]},
+    }
+
+
+def progress(step: int, *changes: MembershipChange) -> Progress:
+    return Progress(
+        step=step,
+        total_steps=99,
+        samples=step,
+        epoch=0,
+        throughput=1.0,
+        workers=2,
+        batch=1,
+        lr=0.1,
+        at=time.time(),
+        changes=changes,
+    )
+
+
+def pod(seen: Seen, name: str) -> Any:
+    return next((pod for pod in seen.informer.objects("Pod") if pod["metadata"]["name"] == name), {"status": {}})
+
+
+def pod_ip(seen: Seen, name: str) -> str | None:
+    return pod(seen, name)["status"].get("podIP")
+
+
+def ended(seen: Seen, name: str) -> int | None:
+    """The exit code with which the pod's container ended last."""
+    [status] = pod(seen, name)["status"]["containerStatuses"]
+    states = [*(status.get("state") or {}).items(), *(status.get("lastState") or {}).items()]
+    return next((state["exitCode"] for kind, state in states if kind == "terminated"), None)
+
+
+def report(seen: Seen, news: Progress) -> None:
+    """Send progress as workers do, as soon as somebody listens."""
+    url = f"http://{pod_ip(seen, 'coordinated-coordinator-0')}:{names.PROGRESS_PORT}/progress"
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        request = urllib.request.Request(url, dump(news).encode(), method="POST")
+        try:
+            urllib.request.urlopen(request, timeout=5).close()
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)  # between two attempts to connect; nothing tells when a port opens
+        else:
+            return
+
+
+def coordinators() -> list[psutil.Process]:
+    wanted = "kfp_volcano.elastic.autoscaler.coordinator"
+    ours = psutil.Process().children(recursive=True)
+    return [each for each in ours if wanted in each.cmdline() and each.status() != psutil.STATUS_ZOMBIE]

@@ -1,0 +1,153 @@
+"""What holds whatever a policy says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from kfp_volcano.elastic.policies.guards import PLACE_S, Guarded, next_change
+from kfp_volcano.elastic.policies.policy import Decision, Reason
+from kfp_volcano.elastic.policies.snapshot import NOWHERE, ElasticJob, PendingGang, QueueSnapshot
+from kfp_volcano.elastic.policies.threshold import Threshold
+from kfp_volcano.schemas.records import Hold
+
+NOW = 1000.0
+JOB = ElasticJob(
+    key="ml/digits",
+    workers=4,
+    running=4,
+    min_workers=2,
+    max_workers=8,
+    sizes=(2, 4, 8),
+    gpus_per_worker=1,
+    nodes=(0, 0, 0, 0),
+)
+OTHER = replace(JOB, key="ml/other", nodes=(1, 1, 1, 1))
+GANG = PendingGang(key="vision/big", pods=(1, 1), since=0.0)
+
+
+@dataclass(frozen=True)
+class Says:
+    """A policy that says what it was told to, urgent or not."""
+
+    wanted: dict[str, int]
+    urgent: bool = False
+    name: str = "says"
+
+    def decide(self, snapshot):
+        return tuple(
+            Decision(
+                job=job.key,
+                from_workers=job.workers,
+                to_workers=self.wanted.get(job.key, job.workers),
+                reason=Reason.QUEUE_IDLE,
+                explanation="because",
+                urgent=self.urgent,
+                policy=self.name,
+            )
+            for job in snapshot.jobs
+        )
+
+
+def queue(*jobs, free=(4, 4), gangs=()):
+    return QueueSnapshot(
+        queue="research",
+        at=NOW,
+        limit_gpus=16,
+        allocated_gpus=sum(len(job.nodes) - job.nodes.count(NOWHERE) for job in jobs),
+        free_gpus_by_node=free,
+        jobs=jobs,
+        pending=gangs,
+    )
+
+
+def decide(policy, snapshot):
+    return {decision.job: (decision.to_workers, decision.reason) for decision in Guarded(policy).decide(snapshot)}
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted", "urgent", "expected"),
+    [
+        ({}, 8, False, (8, Reason.QUEUE_IDLE)),
+        ({}, 5, False, (4, Reason.OUT_OF_RANGE)),
+        ({}, 1, True, (4, Reason.OUT_OF_RANGE)),
+        ({}, 16, False, (4, Reason.OUT_OF_RANGE)),
+        ({"resize_open": True, "target_workers": 8}, 2, True, (4, Reason.RESIZE_OPEN)),
+        ({"last_resize_at": NOW - 59}, 8, False, (4, Reason.COOLDOWN)),
+        ({"last_resize_at": NOW - 60}, 8, False, (8, Reason.QUEUE_IDLE)),
+        ({"last_resize_at": NOW - 59}, 2, True, (2, Reason.QUEUE_IDLE)),
+        ({"last_resize_at": NOW - 59}, 8, True, (4, Reason.COOLDOWN)),
+        ({"last_resize_at": NOW - 59, "last_failed": True}, 2, True, (4, Reason.FAILED_BEFORE)),
+        ({"hold": Hold(until=NOW + 1, by="ada")}, 2, True, (4, Reason.HOLD)),
+        ({"hold": Hold(until=NOW, by="ada")}, 2, True, (2, Reason.QUEUE_IDLE)),
+        ({"hold": Hold(until=NOW + 1, by="ada", override=8)}, 2, True, (8, Reason.OVERRIDE)),
+        ({"hold": Hold(until=NOW + 1, by="ada", override=2)}, 8, False, (2, Reason.OVERRIDE)),
+        ({"hold": Hold(until=NOW + 1, by="ada", override=4)}, 8, False, (4, Reason.HOLD)),
+        ({"hold": Hold(until=NOW + 1, by="ada", override=5)}, 8, False, (4, Reason.OUT_OF_RANGE)),
+        ({"hold": Hold(until=NOW + 1, by="ada", override=8), "last_resize_at": NOW - 9}, 2, True, (8, Reason.OVERRIDE)),
+        ({"remaining_s": 59.0}, 8, False, (4, Reason.NEARLY_DONE)),
+        ({"remaining_s": 59.0}, 2, True, (2, Reason.QUEUE_IDLE)),
+        ({"remaining_s": 60.0}, 8, False, (8, Reason.QUEUE_IDLE)),
+        ({"gpus_per_worker": 0}, 8, False, (4, Reason.NO_GPUS)),
+    ],
+)
+def test_guards_one_by_one(change, wanted, urgent, expected):
+    """Each guard lets through what it may, and says its own reason otherwise."""
+    decided = decide(Says({JOB.key: wanted}, urgent=urgent), queue(replace(JOB, **change)))
+    assert decided == {JOB.key: expected}
+
+
+def test_growth_is_never_handed_out_twice():
+    """Two Jobs that are both told to take the same four GPUs: one gets them."""
+    decided = decide(Says({JOB.key: 8, OTHER.key: 8}), queue(JOB, OTHER, free=(4, 0)))
+    assert decided == {JOB.key: (8, Reason.QUEUE_IDLE), OTHER.key: (4, Reason.NO_ROOM)}
+
+
+def test_an_override_goes_before_what_policies_want():
+    """What a person has set has the first claim on what is free."""
+    held = replace(OTHER, hold=Hold(until=NOW + 60, by="ada", override=8))
+    decided = decide(Says({JOB.key: 8}), queue(JOB, held, free=(4, 0)))
+    assert decided == {JOB.key: (4, Reason.NO_ROOM), OTHER.key: (8, Reason.OVERRIDE)}
+
+
+def test_an_override_that_does_not_fit_waits():
+    """A person cannot hand out GPUs that are not there either."""
+    held = replace(JOB, hold=Hold(until=NOW + 60, by="ada", override=8))
+    assert decide(Says({}), queue(held, free=(3, 0))) == {JOB.key: (4, Reason.NO_ROOM)}
+
+
+def test_a_job_that_may_not_give_is_passed_over():
+    """A gang is served by another Job, where the first choice is held."""
+    held = replace(JOB, hold=Hold(until=NOW + 60, by="ada"), priority=-1)
+    decided = decide(Threshold(), queue(held, OTHER, free=(0, 0), gangs=(GANG,)))
+    assert decided == {JOB.key: (4, Reason.HOLD), OTHER.key: (2, Reason.GANG_PENDING)}
+
+
+def test_surplus_that_finds_no_node_is_given_up():
+    """After a while in vain the Job is settled at what it has; before, it is left alone."""
+    waiting = replace(JOB, nodes=(0, 0, NOWHERE, NOWHERE), waiting_since=NOW - PLACE_S)
+    assert decide(Says({}), queue(waiting)) == {JOB.key: (2, Reason.UNPLACED)}
+    assert decide(Says({}), queue(replace(waiting, waiting_since=NOW - PLACE_S + 1)))[JOB.key][0] == 4
+
+
+def test_a_policy_that_says_nothing_changes_nothing():
+    """Every Job has its decision, also where the policy forgot it."""
+
+    class Silent:
+        name = "silent"
+
+        def decide(self, snapshot):
+            return ()
+
+    assert decide(Silent(), queue(JOB)) == {JOB.key: (4, Reason.STEADY)}
+
+
+def test_the_next_change_is_the_first_guard_to_let_go():
+    """Cooldowns, holds and waits that are over are no reason to look again."""
+    jobs = (
+        replace(JOB, last_resize_at=NOW - 10, hold=Hold(until=NOW - 5, by="ada")),
+        replace(OTHER, waiting_since=NOW - 1),
+    )
+    assert next_change(queue(*jobs)) == NOW - 1 + PLACE_S
+    assert next_change(queue(JOB)) is None

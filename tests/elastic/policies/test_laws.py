@@ -1,0 +1,219 @@
+"""Laws of guarded policies, on random queues."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from kfp_volcano.elastic.policies.gangs import serve
+from kfp_volcano.elastic.policies.guards import Guarded
+from kfp_volcano.elastic.policies.policy import Decision, Reason
+from kfp_volcano.elastic.policies.room import Room
+from kfp_volcano.elastic.policies.snapshot import NOWHERE, ElasticJob, PendingGang, QueueSnapshot
+from kfp_volcano.elastic.policies.threshold import Threshold
+from kfp_volcano.schemas.records import Hold
+
+NOW = 10_000.0
+
+
+@st.composite
+def snapshots(draw, *, guards=True):
+    """A queue whose books balance: what Jobs hold lies on its nodes, and the rest of them is free or others'."""
+    free = [draw(st.integers(1, 8)) for _ in range(draw(st.integers(1, 3)))]
+    total, jobs = sum(free), []
+    for number in range(draw(st.integers(0, 4))):
+        gpus = draw(st.sampled_from([1, 1, 1, 2]))
+        nodes = []
+        for _ in range(draw(st.integers(1, 6))):
+            fitting = [index for index, left in enumerate(free) if left >= gpus]
+            if fitting:
+                nodes.append(draw(st.sampled_from(fitting)))
+                free[nodes[-1]] -= gpus
+        if not nodes:
+            continue
+        least = draw(st.integers(1, len(nodes)))
+        most = draw(st.integers(len(nodes), 10))
+        between = draw(st.sets(st.integers(least, most)))
+        unplaced = draw(st.integers(0, min(2, most - len(nodes))))
+        job = ElasticJob(
+            key=f"ml/job-{number}",
+            workers=len(nodes) + unplaced,
+            running=len(nodes),
+            min_workers=least,
+            max_workers=most,
+            sizes=tuple(sorted(between | {least, most})),
+            gpus_per_worker=gpus,
+            nodes=(*nodes, *[NOWHERE] * unplaced),
+            priority=draw(st.integers(0, 2)),
+        )
+        jobs.append(draw(guarded(job)) if guards else job)
+    others = draw(st.integers(0, sum(free)))
+    for _ in range(others):
+        free[free.index(max(free))] -= 1
+    held = sum((len(job.nodes) - job.nodes.count(NOWHERE)) * job.gpus_per_worker for job in jobs)
+    gangs = tuple(
+        PendingGang(
+            key=f"vision/gang-{number}",
+            pods=tuple(draw(st.lists(st.integers(1, 2), min_size=1, max_size=4))),
+            since=float(draw(st.integers(0, 3))),
+            priority=draw(st.integers(0, 2)),
+        )
+        for number in range(draw(st.integers(0, 3)))
+    )
+    return QueueSnapshot(
+        queue="research",
+        at=NOW,
+        limit_gpus=draw(st.integers(held, total)),
+        allocated_gpus=held,
+        free_gpus_by_node=tuple(free),
+        jobs=tuple(jobs),
+        pending=gangs,
+    )
+
+
+@st.composite
+def guarded(draw, job):
+    """A Job with any of the things that guards look at."""
+    holds = st.builds(
+        Hold,
+        until=st.sampled_from([NOW - 1, NOW + 100]),
+        by=st.just("ada"),
+        override=st.none() | st.integers(0, 10),
+    )
+    return replace(
+        job,
+        last_resize_at=draw(st.none() | st.sampled_from([NOW - 10, NOW - 100])),
+        last_failed=draw(st.booleans()),
+        resize_open=draw(st.booleans()),
+        waiting_since=draw(st.none() | st.sampled_from([NOW - 1, NOW - 100])),
+        hold=draw(st.none() | holds),
+    )
+
+
+def decide(snapshot):
+    return Guarded(Threshold()).decide(snapshot)
+
+
+@given(snapshots())
+def test_every_job_has_exactly_one_decision(snapshot):
+    """Also where nothing changes, and with a sentence."""
+    decisions = decide(snapshot)
+    assert [decision.job for decision in decisions] == sorted(job.key for job in snapshot.jobs)
+    assert all(decision.explanation for decision in decisions)
+
+
+@given(snapshots())
+def test_every_new_size_is_one_the_job_may_have(snapshot):
+    """Never below the minimum, above the maximum, or between the sizes."""
+    jobs = {job.key: job for job in snapshot.jobs}
+    for decision in decide(snapshot):
+        assert decision.from_workers == jobs[decision.job].workers
+        assert not decision.resizes or decision.to_workers in jobs[decision.job].sizes
+
+
+@given(snapshots())
+def test_growth_takes_no_more_than_is_free(snapshot):
+    """All growth together fits on the nodes and within the queue's limit."""
+    jobs = {job.key: job for job in snapshot.jobs}
+    grown = [
+        gpus
+        for decision in decide(snapshot)
+        for gpus in [jobs[decision.job].gpus_per_worker] * (decision.to_workers - decision.from_workers)
+    ]
+    assert sum(grown) <= snapshot.free_gpus
+    assert not grown or Room(snapshot.limit_gpus - snapshot.allocated_gpus, snapshot.free_gpus_by_node).take(grown)
+
+
+@given(snapshots(), st.randoms(use_true_random=False))
+def test_the_order_of_jobs_and_gangs_means_nothing(snapshot, random):
+    """Equal snapshots give equal decisions."""
+    jobs, gangs = list(snapshot.jobs), list(snapshot.pending)
+    random.shuffle(jobs)
+    random.shuffle(gangs)
+    assert decide(replace(snapshot, jobs=tuple(jobs), pending=tuple(gangs))) == decide(snapshot)
+
+
+@given(snapshots())
+def test_what_a_person_holds_stays(snapshot):
+    """No policy moves a Job that is held, or that is being resized."""
+    for job, decision in zip(sorted(snapshot.jobs, key=lambda job: job.key), decide(snapshot), strict=True):
+        held = job.hold is not None and job.hold.until > NOW and job.hold.override is None
+        assert not (decision.resizes and (held or job.resize_open))
+
+
+@given(snapshots(guards=False))
+def test_only_gangs_are_urgent(snapshot):
+    """Growth waits for the step of a pipeline, shrinking for a gang does not."""
+    for decision in decide(snapshot):
+        assert decision.urgent == (decision.resizes and decision.to_workers < decision.from_workers)
+
+
+@given(snapshots(guards=False))
+def test_a_gang_that_a_shrink_serves_is_served(snapshot):
+    """If one gang waits that fits when all surplus is gone, it fits after what was decided."""
+    assume(len(snapshot.pending) == 1)
+    [gang] = snapshot.pending
+    before = Room(snapshot.limit_gpus - snapshot.allocated_gpus, snapshot.free_gpus_by_node)
+    smallest, after = before, before
+    for job, decision in zip(sorted(snapshot.jobs, key=lambda job: job.key), decide(snapshot), strict=True):
+        smallest = smallest.give(job.nodes[min(job.sizes) :], job.gpus_per_worker)
+        after = after.give(job.nodes[decision.to_workers :], job.gpus_per_worker)
+    if smallest.take(gang.pods) is not None:
+        assert after.take(gang.pods) is not None
+    else:
+        assert not any(decision.reason is Reason.GANG_PENDING for decision in decide(snapshot))
+
+
+@given(snapshots(guards=False))
+def test_no_job_gives_more_than_it_has_to(snapshot):
+    """Any one Job kept at its next larger size, or as it is, leaves the gang waiting."""
+    assume(len(snapshot.pending) == 1)
+    [gang], given_up = snapshot.pending, serve(snapshot).sizes
+    jobs = {job.key: job for job in snapshot.jobs}
+    for key in given_up:
+        larger = min({jobs[key].workers, *(size for size in jobs[key].sizes if size > given_up[key])})
+        room = Room(snapshot.limit_gpus - snapshot.allocated_gpus, snapshot.free_gpus_by_node)
+        for other, size in {**given_up, key: larger}.items():
+            room = room.give(jobs[other].nodes[size:], jobs[other].gpus_per_worker)
+        assert room.take(gang.pods) is None
+
+
+@given(snapshots(guards=False))
+def test_constant_load_settles(snapshot):
+    """Carried out again and again on a queue where nothing else happens, decisions come to rest."""
+    for _ in range(20):
+        decisions = decide(snapshot)
+        if not any(decision.resizes for decision in decisions):
+            return
+        snapshot = carried_out(snapshot, decisions)
+    raise AssertionError(f"still resizing after 20 rounds: {decisions}")
+
+
+def carried_out(snapshot: QueueSnapshot, decisions: tuple[Decision, ...]) -> QueueSnapshot:
+    """The queue when the decisions are done and gangs that fit have started; they run for ever."""
+    room = Room(snapshot.limit_gpus - snapshot.allocated_gpus, snapshot.free_gpus_by_node)
+    sizes = {decision.job: decision.to_workers for decision in decisions}
+    jobs, waiting = [], []
+    for job in snapshot.jobs:
+        room = room.give(job.nodes[sizes[job.key] :], job.gpus_per_worker)
+        jobs.append(replace(job, workers=sizes[job.key], nodes=job.nodes[: sizes[job.key]]))
+    for gang in sorted(snapshot.pending, key=lambda gang: (-gang.priority, gang.since, gang.key)):
+        after = room.take(gang.pods)
+        waiting += [] if after else [gang]
+        room = after or room
+    for index, job in enumerate(jobs):
+        nodes = [node for node in job.nodes if node != NOWHERE]
+        while len(nodes) < job.workers and (after := room.take((job.gpus_per_worker,))):
+            changed = [at for at, (one, other) in enumerate(zip(room.nodes, after.nodes, strict=True)) if one != other]
+            nodes, room = [*nodes, *changed], after
+        nodes += [NOWHERE] * (job.workers - len(nodes))
+        jobs[index] = replace(job, nodes=tuple(nodes), running=job.workers)
+    return replace(
+        snapshot,
+        allocated_gpus=snapshot.limit_gpus - room.limit,
+        free_gpus_by_node=room.nodes,
+        jobs=tuple(jobs),
+        pending=tuple(waiting),
+    )

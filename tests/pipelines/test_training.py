@@ -1,0 +1,149 @@
+"""`elastic_training` lays out a DAG that a backend takes, and checks what it can.
+
+kfp reads annotations as objects: no `from __future__ import annotations` here.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kfp import compiler, components, dsl
+
+from kfp_volcano import elastic_training
+from kfp_volcano.errors import SpecError
+
+SPEC: dict[str, Any] = {
+    "apiVersion": "kfp-volcano/v1",
+    "kind": "TrainingJob",
+    "metadata": {"name": "digits", "namespace": "vision"},
+    "spec": {
+        "framework": "pytorch",
+        "image": "train:1",
+        "command": ["python", "train.py"],
+        "queue": "research",
+        "roles": {"worker": {"replicas": {"min": 2, "max": 4}, "resources": {"gpu": 1}}},
+        "elasticity": {"strategy": "live", "batch": {"global": 64}},
+        "checkpoint": {"volume": "checkpoints"},
+    },
+}
+
+
+def compiled(pipeline: Any, path: Path) -> dict[str, Any]:
+    """The IR of a pipeline, after KFP's own loader has taken it."""
+    compiler.Compiler().compile(pipeline, str(path))
+    components.load_component_from_file(str(path))
+    ir: dict[str, Any] = yaml.safe_load(path.read_text())
+    return ir
+
+
+def dags(ir: dict[str, Any]) -> list[dict[str, Any]]:
+    """All DAGs of an IR."""
+    return [ir["root"]["dag"], *(c["dag"] for c in ir["components"].values() if "dag" in c)]
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 4, 12])
+def test_the_dag_has_a_train_step_for_each_round_and_a_resize_between_two(rounds: int, tmp_path: Path) -> None:
+    """submit, N trains, N - 1 resizes, collect, conclude; names in the UI read as the story of the run."""
+
+    @dsl.pipeline(name="p")
+    def pipeline() -> None:
+        elastic_training(SPEC, rounds=rounds)
+
+    names = {
+        task["taskInfo"]["name"]
+        for dag in dags(compiled(pipeline, tmp_path / "p.yaml"))
+        for task in dag["tasks"].values()
+    }
+    steps = {name for name in names if re.fullmatch(r"(submit|train-\d+|resize-\d+|collect|conclude)", name)}
+    expected = {"submit", "collect", "conclude", *(f"train-{n}" for n in range(1, rounds + 1))}
+    assert steps == expected | {f"resize-{n}" for n in range(1, rounds)}
+
+
+def test_no_step_is_ever_cached(tmp_path: Path) -> None:
+    """A cache hit would skip the training."""
+
+    @dsl.pipeline(name="p")
+    def pipeline() -> None:
+        elastic_training(SPEC, rounds=3)
+
+    for dag in dags(compiled(pipeline, tmp_path / "p.yaml")):
+        for name, task in dag["tasks"].items():
+            if task["componentRef"]["name"].startswith(
+                ("comp-submit", "comp-train", "comp-resize", "comp-coll", "comp-concl")
+            ):
+                assert not task.get("cachingOptions", {}).get("enableCache"), name
+
+
+def test_conclude_is_the_exit_task(tmp_path: Path) -> None:
+    """It runs after success, failure and Terminate alike."""
+
+    @dsl.pipeline(name="p")
+    def pipeline() -> None:
+        elastic_training(SPEC)
+
+    root = compiled(pipeline, tmp_path / "p.yaml")["root"]["dag"]["tasks"]
+    exits = [
+        name
+        for name, task in root.items()
+        if task.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
+    ]
+    assert exits == ["conclude-run"]
+
+
+def test_any_value_may_be_a_parameter_or_an_output(tmp_path: Path) -> None:
+    """Values known only in the run pass the check at compile time and travel beside the spec."""
+
+    @dsl.component(base_image="steps:1")
+    def choose() -> int:
+        return 4
+
+    @dsl.pipeline(name="p")
+    def pipeline(queue: str, epochs: int = 3) -> None:
+        most = choose().output
+        spec = {**SPEC, "spec": {**SPEC["spec"], "queue": queue, "command": ["python", "t.py", f"--epochs={epochs}"]}}
+        spec["spec"]["roles"] = {"worker": {"replicas": {"min": 2, "max": most}, "resources": {"gpu": 1}}}
+        elastic_training(spec)
+
+    ir = compiled(pipeline, tmp_path / "p.yaml")
+    (submit,) = (t for dag in dags(ir) for name, t in dag["tasks"].items() if name == "submit-job")
+    spec = json.loads(submit["inputs"]["parameters"]["spec"]["runtimeValue"]["constant"])
+    assert spec["spec"]["command"][2] == {"$join": ["--epochs=", {"$type": "NUMBER_INTEGER", "$value": 0}]}
+    assert spec["spec"]["queue"] == {"$type": "STRING", "$value": 1}
+    assert spec["spec"]["roles"]["worker"]["replicas"]["max"] == {"$type": "NUMBER_INTEGER", "$value": 2}
+
+
+def test_what_is_known_is_checked_when_the_pipeline_is_defined() -> None:
+    """Every problem at once, before anything runs."""
+    spec = {**SPEC, "spec": {**SPEC["spec"], "quue": "x", "roles": {"worker": {"replicas": {"min": 4, "max": 2}}}}}
+    with pytest.raises(SpecError) as caught:
+
+        @dsl.pipeline(name="p")
+        def pipeline() -> None:
+            elastic_training(spec)
+
+    assert len(caught.value.problems) >= 2
+
+
+def test_a_spec_file_is_read_and_its_absence_named(tmp_path: Path) -> None:
+    """A path stands for the file's content."""
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(SPEC))
+
+    @dsl.pipeline(name="p")
+    def pipeline() -> None:
+        elastic_training(tmp_path / "job.yaml", rounds=1)
+
+    compiled(pipeline, tmp_path / "p.yaml")
+    assert str(tmp_path) not in (tmp_path / "p.yaml").read_text(), "a compiled pipeline names no local path"
+    with pytest.raises(SpecError, match=r"absent\.yaml"):
+        dsl.pipeline(lambda: elastic_training(tmp_path / "absent.yaml"), name="q")
+
+
+def test_rounds_are_bounded() -> None:
+    """A graph of hundreds of nested segments is refused with a word, not compiled for minutes."""
+    with pytest.raises(SpecError, match="rounds"):
+        elastic_training(SPEC, rounds=0)
+    with pytest.raises(SpecError, match="rounds"):
+        elastic_training(SPEC, rounds=99)

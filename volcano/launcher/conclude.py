@@ -1,0 +1,56 @@
+"""End a run: its report, and nothing left behind."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from kfp_volcano.errors import NotFoundError
+from kfp_volcano.volcano.launcher.collect import gather
+from kfp_volcano.volcano.launcher.folder import job_folder
+from kfp_volcano.volcano.launcher.report import write_report
+from kfp_volcano.volcano.manifests.status import JobState, job_state
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kfp_volcano.volcano.cluster.base import Cluster, Manifest
+
+__all__ = ["clean_up", "conclude"]
+
+
+def conclude(cluster: Cluster, job: Manifest, *, out: Path, started_at: float, now: float) -> dict[str, Any]:
+    """Write report, figures, ledgers and the queue's timeline to `out`, and remove a Job that has not succeeded.
+
+    A Job that trains on after its run has failed or was terminated is nobody's: it goes. One that succeeded stays for
+    its time to live.
+
+    Returns:
+        The run's figures.
+    """
+    result = gather(cluster, job, started_at=started_at, ended_at=now)
+    write_report(out, result)
+    folder = job_folder(cluster, job)
+    if folder is not None:
+        _keep(folder, out)
+    clean_up(cluster, job)
+    return result
+
+
+def _keep(folder: Path, out: Path) -> None:
+    """Leave what the figures were computed from beside them."""
+    if (folder / "ledger").exists():
+        shutil.copytree(folder / "ledger", out / "ledger", dirs_exist_ok=True)
+    if (folder / "queue.jsonl").exists():
+        shutil.copy(folder / "queue.jsonl", out / "queue.jsonl")
+
+
+def clean_up(cluster: Cluster, job: Manifest) -> bool:
+    """Delete the Job unless it succeeded; whether it was deleted."""
+    if job_state(job) is JobState.SUCCEEDED:
+        return False
+    try:
+        cluster.delete("Job", job["metadata"]["name"], job["metadata"]["namespace"])
+    except NotFoundError:
+        return False
+    return True

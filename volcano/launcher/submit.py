@@ -1,0 +1,92 @@
+"""Create a run's Job, once."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from kfp_volcano.elastic.autoscaler.observation import observe
+from kfp_volcano.errors import ConflictError, NotFoundError, Problem, SpecError
+from kfp_volcano.schemas.names import ENV_CLUSTER, OWNER, job_name
+from kfp_volcano.schemas.records import Owner, parse
+from kfp_volcano.volcano.cluster.annotations import annotation
+from kfp_volcano.volcano.manifests.job import job_manifest
+
+if TYPE_CHECKING:
+    from kfp_volcano.schemas.training_job import TrainingJob
+    from kfp_volcano.volcano.cluster.base import Cluster, Manifest
+
+__all__ = ["submit"]
+
+
+def submit(cluster: Cluster, job: TrainingJob, *, run_id: str, step: str, now: float, folder: str = "") -> Manifest:
+    """Create the Volcano Job of a TrainingJob, or adopt the one that this run and spec created before.
+
+    Args:
+        cluster: Where to.
+        job: The training.
+        run_id: The pipeline run's id; with the spec's name it names the Job.
+        step: The DAG step that submits, for the owner record.
+        now: Unix seconds.
+        folder: The folder the command runs in, on the embedded cluster.
+
+    Returns:
+        The Job as the cluster has it.
+
+    Raises:
+        SpecError: The cluster cannot run it: an unknown queue, a gang larger than the cluster, a missing program.
+        ConflictError: A Job of that name belongs to another run or was made from another spec.
+    """
+    name = job_name(job.name, run_id)
+    manifest = job_manifest(job, name=name, run_id=run_id, step=step, workers=job.workers.replicas.min)
+    _set_folder(manifest, folder)
+    try:
+        return _adopt(cluster.get("Job", name, job.namespace), manifest)
+    except NotFoundError:
+        pass
+    refusals = cluster.preflight(manifest)
+    if refusals:
+        raise SpecError([Problem(*refusal) for refusal in refusals], source=f"TrainingJob {job.name}")
+    workers = affordable_workers(cluster, job, now)
+    if workers != job.workers.replicas.min:
+        manifest = job_manifest(job, name=name, run_id=run_id, step=step, workers=workers)
+        _set_folder(manifest, folder)
+    try:
+        return cluster.create(manifest)
+    except ConflictError:
+        return _adopt(cluster.get("Job", name, job.namespace), manifest)
+
+
+def affordable_workers(cluster: Cluster, job: TrainingJob, now: float) -> int:
+    """How many workers to start with: the largest size up to the wished one that fits into what is free."""
+    replicas = job.workers.replicas
+    if replicas.fixed or not job.elastic:
+        return replicas.max
+    objects = {kind: cluster.list(kind)[0] for kind in ("Queue", "PodGroup", "Job", "Pod", "Node")}
+    snapshot = observe(objects, queue=job.queue, now=now)
+    gpus = job.workers.resources.gpu
+    room = snapshot.free_gpus // gpus if gpus else replicas.initial
+    sizes = [size for size in (replicas.min, *replicas.sizes) if size <= min(replicas.initial, room)]
+    return max(sizes, default=replicas.min)
+
+
+def _adopt(existing: Manifest, wanted: Manifest) -> Manifest:
+    name = f"{existing['metadata']['namespace']}/{existing['metadata']['name']}"
+    text = annotation(existing, OWNER)
+    if text is None:
+        raise ConflictError(f"Job {name} exists and was not created by kfp-volcano: delete it, or rename the spec")
+    owner, ours = parse(Owner, text), parse(Owner, annotation(wanted, OWNER) or "{}")
+    if owner.run_id != ours.run_id:
+        raise ConflictError(f"Job {name} belongs to run {owner.run_id}: choose another name for the spec")
+    if owner.spec_hash != ours.spec_hash:
+        raise ConflictError(f"Job {name} of this run was created from another spec: start a new run")
+    return existing
+
+
+def _set_folder(manifest: Manifest, folder: str) -> None:
+    """Where commands run on this machine; elsewhere the image decides."""
+    if not folder or not os.environ.get(ENV_CLUSTER, "").startswith("embedded:"):
+        return
+    for task in manifest["spec"]["tasks"]:
+        for container in task["template"]["spec"]["containers"]:
+            container["workingDir"] = folder
