@@ -1,0 +1,1 @@
+"""What Volcano would do: admission, job controller and scheduler, as functions of objects and time."""

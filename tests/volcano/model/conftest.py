@@ -1,0 +1,141 @@
+"""A laboratory for the model: the one in which Volcano's behaviour was recorded."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from kfp_volcano.volcano.cluster.json_patch import apply_patch
+from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
+from kfp_volcano.volcano.model.objects import phase_of, status_of, terminating
+from kfp_volcano.volcano.model.pods import INDEX, JOB, TASK
+from kfp_volcano.volcano.model.queues import root_queue
+from kfp_volcano.volcano.model.resources import resources
+from kfp_volcano.volcano.model.world import World
+
+GPU = "nvidia.com/gpu"
+NAMESPACE = "default"
+
+
+class Lab:
+    """The recorded laboratory: 2 nodes with 8 GPUs, kubelets that start what is bound and end what must go."""
+
+    def __init__(self) -> None:
+        numbers = itertools.count()
+        self.world = World(lambda: f"uid-{next(numbers)}")
+        self.now = 0.0
+        capacity = {"cpu": "64", "memory": "512Gi", "pods": "200", GPU: "8"}
+        for name in ("gpu-0", "gpu-1"):
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": capacity}}
+            self.world.create(node, self.now)
+        self.world.create(root_queue(), self.now)
+        self.queue({"kind": "Queue", "metadata": {"name": "default"}, "spec": {}})
+        self.settle()
+
+    def settle(self) -> None:
+        """Let everybody act until nobody has anything to do."""
+        before = -1
+        while before != self.world.version:
+            before = self.world.version
+            self.now += 1
+            run_controllers(self.world, self.now)
+            run_scheduler(self.world, self.now)
+            run_controllers(self.world, self.now)
+            self._kubelets()
+
+    def _kubelets(self) -> None:
+        for pod in list(self.world.objects.get("Pod", {}).values()):
+            if terminating(pod):
+                self.world.remove("Pod", (NAMESPACE, pod["metadata"]["name"]), self.now)
+            elif pod["spec"].get("nodeName") and phase_of(pod) == "Pending":
+                self._status(pod, phase="Running", restarts=0)
+
+    def _status(self, pod: dict[str, Any], *, phase: str, restarts: int, code: int | None = None) -> None:
+        state: dict[str, Any] = {"running": {}} if code is None else {"terminated": {"exitCode": code}}
+        container = {"name": "c", "restartCount": restarts, "state": state}
+        self.world.update({**pod, "status": {**status_of(pod), "phase": phase, "containerStatuses": [container]}})
+
+    def _pod(self, name: str) -> dict[str, Any]:
+        return self.world.get("Pod", (NAMESPACE, name))
+
+    def queue(self, manifest: dict[str, Any]) -> None:
+        self.world.create(manifest, self.now)
+
+    def submit(self, manifest: dict[str, Any]) -> None:
+        self.world.create({**manifest, "metadata": {"namespace": NAMESPACE, **manifest["metadata"]}}, self.now)
+
+    def priority(self, name: str, value: int) -> None:
+        self.world.create({"kind": "PriorityClass", "metadata": {"name": name}, "value": value}, self.now)
+
+    def patch(self, name: str, operations: list[dict[str, Any]]) -> None:
+        self.world.update(apply_patch(self.world.get("Job", (NAMESPACE, name)), operations))
+
+    def delete(self, name: str) -> None:
+        self.world.delete("Job", (NAMESPACE, name), self.now)
+
+    def evict(self, name: str) -> None:
+        self.world.delete("Pod", (NAMESPACE, name), self.now, grace_s=0)
+
+    def end(self, name: str, code: int) -> None:
+        self._status(self._pod(name), phase="Failed" if code else "Succeeded", restarts=0, code=code)
+
+    def restarts(self, name: str, count: int) -> None:
+        self._status(self._pod(name), phase="Running", restarts=count)
+
+    def uids(self) -> dict[str, str]:
+        return {name: pod["metadata"]["uid"] for (_, name), pod in self.world.objects.get("Pod", {}).items()}
+
+    def state(self) -> dict[str, Any]:
+        """What the recorder wrote down after each step."""
+        return {
+            "jobs": {name: self._job(job) for (_, name), job in self.world.objects.get("Job", {}).items()},
+            "queues": {
+                name: {
+                    "state": status_of(queue).get("state"),
+                    "allocatedGPU": resources(status_of(queue).get("allocated")).get(GPU, 0) // 1000,
+                }
+                for (_, name), queue in self.world.objects["Queue"].items()
+            },
+        }
+
+    def _job(self, job: dict[str, Any]) -> dict[str, Any]:
+        tasks: dict[str, dict[str, list[int]]] = {}
+        for pod in self.world.objects.get("Pod", {}).values():
+            annotations = pod["metadata"]["annotations"]
+            if annotations[JOB] == job["metadata"]["name"] and not terminating(pod):
+                indexes = tasks.setdefault(annotations[TASK], {}).setdefault(phase_of(pod), [])
+                indexes.append(int(annotations[INDEX]))
+                indexes.sort()
+        return {
+            "phase": status_of(job)["state"]["phase"],
+            "retryCount": status_of(job)["retryCount"],
+            "tasks": tasks,
+            "podgroup": self._group(job),
+        }
+
+    def _group(self, job: dict[str, Any]) -> dict[str, Any] | None:
+        key = (NAMESPACE, f"{job['metadata']['name']}-{job['metadata']['uid']}")
+        group = self.world.objects.get("PodGroup", {}).get(key)
+        if group is None:
+            return None
+        spec = group["spec"]
+        return {
+            "phase": phase_of(group),
+            "minMember": spec["minMember"],
+            "minTaskMember": spec["minTaskMember"],
+            "minGPU": spec["minResources"].get(f"requests.{GPU}"),
+        }
+
+
+@pytest.fixture
+def new_lab() -> type[Lab]:
+    """Makes laboratories."""
+    return Lab
+
+
+@pytest.fixture
+def lab() -> Lab:
+    """An empty laboratory."""
+    return Lab()

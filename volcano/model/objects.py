@@ -1,0 +1,120 @@
+"""Objects as the model sees them: plain dicts by kind and key, and what may change about them.
+
+An object is never changed in place: a change carries the whole new object, so that whoever holds the old one may go
+on reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, TypeAlias
+
+__all__ = [
+    "Change",
+    "Create",
+    "Delete",
+    "Key",
+    "Manifest",
+    "Objects",
+    "Transition",
+    "Update",
+    "controller_of",
+    "key_of",
+    "labels_of",
+    "parse_time",
+    "phase_of",
+    "status_of",
+    "terminating",
+    "time_text",
+]
+
+Manifest: TypeAlias = dict[str, Any]
+"""A Kubernetes object as plain JSON values."""
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name; the namespace is empty for cluster-scoped kinds."""
+
+Objects: TypeAlias = Mapping[str, Mapping[Key, Manifest]]
+"""All objects, by kind and key, in the order of their creation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A new object."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The whole new form of an object that exists; nothing happens if it is gone by now."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """An object is asked to go; a running pod gets its grace period, or `grace_s` instead."""
+
+    kind: str
+    key: Key
+    grace_s: float | None = None
+
+
+Change: TypeAlias = Create | Update | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What became of one object: created (`old` is None), changed, or gone (`new` is None)."""
+
+    old: Manifest | None
+    new: Manifest | None
+
+    @property
+    def kind(self) -> str:
+        """The object's kind."""
+        return str((self.new or self.old or {})["kind"])
+
+
+def key_of(manifest: Manifest) -> Key:
+    """Where an object is kept."""
+    metadata = manifest["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def labels_of(manifest: Manifest) -> Mapping[str, str]:
+    """An object's labels."""
+    return manifest["metadata"].get("labels") or {}
+
+
+def status_of(manifest: Manifest) -> Mapping[str, Any]:
+    """An object's status, empty where it has none yet."""
+    return manifest.get("status") or {}
+
+
+def phase_of(manifest: Manifest) -> str:
+    """`status.phase`, empty where there is none."""
+    return str(status_of(manifest).get("phase", ""))
+
+
+def terminating(manifest: Manifest) -> bool:
+    """Whether the object has been asked to go."""
+    return "deletionTimestamp" in manifest["metadata"]
+
+
+def controller_of(manifest: Manifest) -> Mapping[str, Any] | None:
+    """The owner reference of the object's controller."""
+    return next((owner for owner in manifest["metadata"].get("ownerReferences", ()) if owner.get("controller")), None)
+
+
+def time_text(at: float) -> str:
+    """Unix seconds in the API's form, to the second."""
+    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> float:
+    """Unix seconds of a time in the API's form."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
