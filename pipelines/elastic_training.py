@@ -15,10 +15,10 @@ DIGITS = Path(__file__).parent / "examples" / "digits"
 
 @dsl.pipeline(name="elastic-training", description="Train a digits classifier that resizes while it trains.")
 def elastic_training_pipeline(
-    epochs: int = 90,
+    epochs: int = 240,
     seed: int = 0,
     batch: int = 64,
-    lr: float = 0.1,
+    lr: float = 0.05,
     initial_workers: int = 2,
     min_workers: int = 2,
     max_workers: int = 8,

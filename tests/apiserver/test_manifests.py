@@ -27,7 +27,7 @@ SEEDED = settings(max_examples=2 * settings.default.max_examples, derandomize=se
 """2,000 of each kind in the profile `full`, a tenth otherwise."""
 
 WEBHOOK_ONLY = {
-    "queues, their state and children": r" ?(unable to find job queue|can only submit job to|can not submit job to)[^;]*;?",
+    "queues, their state and children": r" ?(unable to find job queue|can (only|not) submit job to)[^;]*;?",
     "plugins": r" ?unable to find job plugin: [^;]*;?",
     "the order of tasks": r" ?job has dependencies between tasks, but doesn't form [^;]*;?",
     "partitions": r" ?'replicas' are not equal to 'partitionPolicy[^;]*;?",
@@ -141,7 +141,7 @@ UPDATE_OF_A_TASK_MINIMUM = "'minAvailable' must be <= 'replicas' in task"
 @given(data=st.data())
 @SEEDED
 def test_model_and_server_agree_on_changed_jobs(apiserver: ApiServer, data: st.DataObject) -> None:
-    """What the server refuses of a change to a live Job the model refuses; the webhooks refuse more, and it is known what."""
+    """What the server refuses of a change to a live Job the model refuses; what else the webhooks refuse is known."""
     example = data.draw(st.sampled_from(EXAMPLES["Job"]))
     live = _live(apiserver, example)
     schema = {"type": "object", "properties": {"spec": schema_of("Job")["properties"]["spec"]}}

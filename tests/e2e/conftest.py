@@ -49,6 +49,11 @@ class Run:
             if part in _environment(process).get("KFP_VOLCANO_POD", "") and "shim" not in " ".join(_arguments(process))
         ]
 
+    def actors(self, part: str) -> list[psutil.Process]:
+        """The processes of Ray actors of this run whose name holds `part`."""
+        below = psutil.Process(self.process.pid).children(recursive=True)
+        return [p for p in below if any(word.startswith("ray::") and part in word for word in _arguments(p))]
+
     def wait_until(self, what: Callable[[], Any], why: str) -> Any:
         """Wait for something that the run does; fails when the run ends before."""
         deadline = time.monotonic() + PATIENCE_S

@@ -68,7 +68,7 @@ def test_a_killed_part_comes_back_and_nothing_is_lost(victim: str, start: Callab
             return []
         if victim != "autoscaler":
             return run.pods(victim)
-        return [p for p in run.processes() if any("ray::" in part and "Autoscaler" in part for part in p.cmdline())]
+        return run.actors("Autoscaler")
 
     for process in run.wait_until(found, f"{victim} ran"):
         process.send_signal(signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""The Cluster port and what implements it."""

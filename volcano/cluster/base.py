@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["KINDS", "Cluster", "Event", "Kind", "Manifest", "Patch"]
+__all__ = ["KINDS", "Cluster", "Event", "Findings", "Kind", "Manifest", "Patch"]
 
 Manifest: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON values."""
 
 Patch: TypeAlias = "Sequence[Mapping[str, Any]]"
 """An RFC 6902 JSON Patch."""
+
+Findings: TypeAlias = list[tuple[str, str, str]]
+"""What keeps a Job from running: (path in the Job, what, remedy) each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,9 @@ class Cluster(Protocol):
         """Read an object."""
         ...
 
-    def list(self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None) -> tuple[list[Manifest], str]:
+    def list(
+        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+    ) -> tuple[list[Manifest], str]:
         """Read all objects of a kind (an empty namespace: of all namespaces) and the resource version of that read."""
         ...
 
@@ -86,7 +91,7 @@ class Cluster(Protocol):
         ...
 
     def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
-        """Ask for an object's deletion; what it owns is deleted too. Deleting what is not there raises NotFoundError."""
+        """Ask for an object's deletion; what it owns is deleted too. Raises NotFoundError for what is not there."""
         ...
 
     def watch(
@@ -106,7 +111,7 @@ class Cluster(Protocol):
         """The folder under which this process sees a volume claim's files, or None where it does not mount it."""
         ...
 
-    def preflight(self, job: Manifest) -> list[tuple[str, str, str]]:
+    def preflight(self, job: Manifest) -> Findings:
         """What keeps a Job from running here although its manifest is valid: (path in the Job, what, remedy) each.
 
         For instance a queue that is not there or closed, a gang larger than all nodes, a program that is missing.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -98,8 +99,8 @@ def _training(seen: Overview) -> Panel:
     if seen.progress is None:
         body: Group | Text = Text("waiting for the first steps of training", style="dim")
     else:
-        done = ProgressBar(total=max(1, seen.progress.total_steps), completed=seen.progress.step)
-        body = Group(done, Text(describe_progress(seen.progress)))
+        bar = ProgressBar(total=max(1, seen.progress.total_steps), completed=seen.progress.step)
+        body = Group(Padding(bar), Text(describe_progress(seen.progress)))  # padded, for a bar alone ends no line
     return Panel(body, title=f"training {seen.run_job or ''}".rstrip(), title_align="left")
 
 

@@ -50,7 +50,7 @@ SIZES = (Size("wide", 1000, 10), Size("narrow", 380, 5))
 def marks(result: dict[str, Any]) -> list[Mark]:
     """The moments that every chart over time points out, in the order of the page's tables."""
     resizes = [
-        Mark(str(number), resize["ready_at"] or resize["patched_at"] or resize["requested_at"], planned=True)
+        Mark(str(number), resize["patched_at"] or resize["requested_at"], planned=True)
         for number, resize in enumerate(result["resizes"], start=1)
     ]
     return resizes + [

@@ -25,11 +25,9 @@ from kfp_volcano.schemas.validation import parse, training_job
 from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
 from kfp_volcano.volcano.cluster.connect import connect
 from kfp_volcano.volcano.launcher.collect import copy_model, gather
-from kfp_volcano.volcano.launcher.conclude import conclude
 from kfp_volcano.volcano.launcher.folder import training_job_of
 from kfp_volcano.volcano.launcher.follow import follow
 from kfp_volcano.volcano.launcher.reference import JobRef, effective_run_id, find_job
-from kfp_volcano.volcano.launcher.report import summary_markdown
 from kfp_volcano.volcano.launcher.submit import submit
 
 if TYPE_CHECKING:
@@ -128,6 +126,10 @@ def collect_step(*, job: str, run_id: str, model: str) -> Figures:
 
 def conclude_step(*, run_id: str, report: str, summary: str) -> None:
     """Write the report of the run's Job and clean up; without a Job there is nothing to do but to say so."""
+    # The charts' library takes long to import, and no other step draws.
+    from kfp_volcano.volcano.launcher.conclude import conclude  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.report import summary_markdown  # noqa: PLC0415
+
     with _failing_cleanly("conclude"):
         cluster, started_at = connect(), time.time()
         manifest = find_job(cluster, effective_run_id(run_id))

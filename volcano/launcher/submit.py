@@ -46,7 +46,9 @@ def submit(cluster: Cluster, job: TrainingJob, *, run_id: str, step: str, now: f
         pass
     refusals = cluster.preflight(manifest)
     if refusals:
-        raise SpecError([Problem(*refusal) for refusal in refusals], source=f"TrainingJob {job.name}")
+        # Several tasks of the Job may come from one place of the spec.
+        problems = dict.fromkeys(Problem(_place(path), what, remedy) for path, what, remedy in refusals)
+        raise SpecError(list(problems), source=f"TrainingJob {job.name}")
     workers = affordable_workers(cluster, job, now)
     if workers != job.workers.replicas.min:
         manifest = job_manifest(job, name=name, run_id=run_id, step=step, workers=workers)
@@ -81,6 +83,15 @@ def _adopt(existing: Manifest, wanted: Manifest) -> Manifest:
     if owner.spec_hash != ours.spec_hash:
         raise ConflictError(f"Job {name} of this run was created from another spec: start a new run")
     return existing
+
+
+def _place(path: str) -> str:
+    """Where in the TrainingJob a place of the Job comes from."""
+    if path.endswith(".command"):
+        return "spec.command"
+    if ".volumes[" in path:
+        return "spec.checkpoint.volume"
+    return {"spec.minAvailable": "spec.roles.worker.replicas"}.get(path, path)
 
 
 def _set_folder(manifest: Manifest, folder: str) -> None:

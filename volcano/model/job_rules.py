@@ -27,6 +27,7 @@ ACTIONS = (
 _PLUGINS = frozenset({"env", "svc", "ssh", "pytorch", "tensorflow", "mpi", "hcclrank", "ray"})
 _LONGEST_NAME = 63
 _WHOLE_CPU = 1000
+_PARTITIONS = "'partitionPolicy.totalPartitions'*'partitionPolicy.partitionSize'"
 
 
 def problems(job: Manifest, objects: Objects) -> Iterator[tuple[str, str]]:
@@ -83,13 +84,12 @@ def _partition_problems(task: Mapping[str, Any], at: str) -> Iterator[tuple[str,
     if partitions and task["replicas"] != partitions["totalPartitions"] * partitions["partitionSize"]:
         yield (
             f"{at}.replicas",
-            f" 'replicas' are not equal to 'partitionPolicy.totalPartitions'*'partitionPolicy.partitionSize' in task:"
-            f" {task['name']};",
+            f" 'replicas' are not equal to {_PARTITIONS} in task: {task['name']};",
         )
 
 
 def _template_problems(task: Mapping[str, Any], index: int) -> Iterator[tuple[str, str]]:
-    """Of Kubernetes' validation of pod templates only that there is a container; a real cluster looks at every field."""
+    """Of Kubernetes' validation of pod templates that there is a container; a real cluster looks at every field."""
     pod = (task.get("template") or {}).get("spec") or {}
     at = f"spec.tasks[{index}]"
     if not pod.get("containers"):
@@ -158,11 +158,8 @@ def _policy_problems(policies: Sequence[Mapping[str, Any]], at: str) -> Iterator
     if errors:
         plural = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
         listed = "".join(f"\t* {error}\n" for error in errors)
-        yield (
-            at,
-            f"{plural} occurred:\n{listed}\n"
-            f" valid events are [{' '.join(EVENTS)}], valid actions are [{' '.join(ACTIONS)}];",
-        )
+        valid = f" valid events are [{' '.join(EVENTS)}], valid actions are [{' '.join(ACTIONS)}];"
+        yield at, f"{plural} occurred:\n{listed}\n{valid}"
 
 
 def _policy_faults(policies: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -61,7 +61,7 @@ def _entries(field: str, entries: Mapping[str, str]) -> Iterator[Fault]:
         yield Fault(at, f"Too long: may not be more than {_MOST_ANNOTATIONS} bytes")
 
 
-_KEY = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+_KEY = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with one"
 _VALUE = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.'"
 
 

@@ -59,19 +59,12 @@ def _annotations(queue: Manifest) -> Mapping[str, str]:
 
 def _amount_problems(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Guarantee <= deserved <= capability, for each resource that both name; a guarantee has to be deserved."""
-    stated = {
-        "spec.capability": spec.get("capability"),
-        "spec.deserved": spec.get("deserved"),
-        "spec.guarantee": (spec.get("guarantee") or {}).get("resource"),
-    }
-    amounts: dict[str, dict[str, int]] = {}
-    for field, given in stated.items():
-        try:
-            amounts[field] = resources(given)
-        except ValueError as error:
-            yield field, str(error)
-            return
-    capability, deserved, guarantee = amounts.values()
+    stated = (spec.get("capability"), spec.get("deserved"), (spec.get("guarantee") or {}).get("resource"))
+    try:
+        capability, deserved, guarantee = map(resources, stated)
+    except ValueError as error:
+        yield "spec", str(error)
+        return
     for name in deserved:
         if deserved[name] > capability.get(name, deserved[name]):
             yield "spec.deserved", f"spec.deserved: {name} must be <= capability"

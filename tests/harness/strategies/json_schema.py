@@ -6,7 +6,7 @@ a schema is covered from then on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from strategies.texts import hostile, near_misses
 
-__all__ = ["Path", "Schema", "broken", "follow", "place", "values"]
+__all__ = ["Path", "Schema", "broken", "follow", "keys", "place", "texts", "values"]
 
 Path = tuple[str | int, ...]
 Schema = Mapping[str, Any]
@@ -119,21 +119,44 @@ def _children(rule: Schema, value: Any, root: Schema) -> Iterator[tuple[Any, Sch
             yield index, child, items[index] if index < len(items) else None
 
 
+def texts(root: Schema, document: Any) -> Iterator[Path]:
+    """Every place in a document where a text is or could be."""
+    return (path for path, rule in _everywhere(follow(root, root), document, root, ()) if _takes_text(rule))
+
+
+def keys(root: Schema, document: Any) -> Iterator[tuple[Path, Schema]]:
+    """Every mapping in a document whose keys are free, and what its values have to be."""
+    for path, rule in _everywhere(follow(root, root), document, root, ()):
+        if isinstance(rule.get("additionalProperties"), Mapping):
+            yield path, follow(rule["additionalProperties"], root)
+
+
+def _everywhere(rule: Schema, value: Any, root: Schema, path: Path) -> Iterator[tuple[Path, Schema]]:
+    yield path, rule
+    seen = set()
+    for key, child, there in _children(rule, value, root):
+        name = "name" if key is _FRESH else key
+        if name not in seen:
+            seen.add(name)
+            yield from _everywhere(follow(child, root), there, root, (*path, name))
+
+
 def _typed(kind: str, rule: Schema, root: Schema, depth: int) -> st.SearchStrategy[Any]:
-    match kind:
-        case "object":
-            return _objects(rule, root, depth - 1)
-        case "array":
-            return _arrays(rule, root, depth - 1)
-        case "integer":
-            return st.integers(int(rule.get("minimum", 0)), min(int(rule.get("maximum", 20)), 20))
-        case "number":
-            return st.integers(max(1, int(rule.get("minimum", 1))), 600)
-        case "boolean":
-            return st.booleans()
-        case "null":
-            return st.none()
-    return _texts(rule.get("pattern"), rule.get("minLength", 0), rule.get("maxLength", 200))
+    least, most = int(rule.get("minimum", 0)), int(rule.get("maximum", _LARGEST))
+    made: dict[str, Callable[[], st.SearchStrategy[Any]]] = {
+        "object": lambda: _objects(rule, root, depth - 1),
+        "array": lambda: _arrays(rule, root, depth - 1),
+        "integer": lambda: st.integers(least, min(most, _LARGEST)),
+        "number": lambda: st.integers(max(1, least), min(most, 30 * _LARGEST)),
+        "boolean": st.booleans,
+        "null": st.none,
+        "string": lambda: _texts(rule.get("pattern"), rule.get("minLength", 0), rule.get("maxLength", 200)),
+    }
+    return made[kind]()
+
+
+_LARGEST = 20
+"""Larger numbers cost time where each counts something, and show nothing new."""
 
 
 @cache

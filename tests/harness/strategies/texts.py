@@ -62,8 +62,8 @@ HOSTILE = (
     "\u202eright to left",
     "\x01\x1f\x7f",
     "e\u0301 é",
-    "１２",
-    "İıſK",
+    "\uff11\uff12",  # digits of full width
+    "\u0130\u0131\u017f\u212a",  # letters that fold to ASCII
     "../../etc/passwd",
     "/absolute",
     "a/b",

@@ -1,4 +1,7 @@
-"""TrainingJobs as users write them: the repository's examples, changed in any field that the published schema has."""
+"""TrainingJobs as users write them: the repository's examples, changed in any field that the published schema has.
+
+And the Volcano Jobs that are rendered from them, also from those that ought to be refused.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,14 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
+from kfp_volcano.schemas import names
 from kfp_volcano.schemas.structure import load_schema
+from kfp_volcano.schemas.training_job import TrainingJob
+from kfp_volcano.schemas.wire import build
+from kfp_volcano.volcano.manifests.job import job_manifest
 from strategies.edits import Edit, edits
 
-__all__ = ["SCHEMA", "examples", "training_jobs"]
+__all__ = ["SCHEMA", "examples", "forced", "rendered", "training_jobs"]
 
 SCHEMA = load_schema("training-job.v1")
 _GOLDEN = Path(__file__).resolve().parents[2] / "golden"
@@ -29,3 +36,17 @@ def training_jobs(draw: st.DrawFn) -> tuple[dict[str, Any], list[Edit]]:
     """A good TrainingJob, and changes to it that may leave it good or not."""
     example = draw(st.sampled_from(examples()))
     return example, draw(edits(SCHEMA, example))
+
+
+def rendered(job: TrainingJob) -> dict[str, Any]:
+    """The Job at its largest size, as the submitting step renders it."""
+    name = names.job_name(job.name, "run")
+    return job_manifest(job, name=name, run_id="run", step="submit", workers=job.workers.replicas.max)
+
+
+def forced(spec: Any) -> dict[str, Any] | None:
+    """The Job of a spec that was never checked; None where no Job can be made of it at all."""
+    try:
+        return rendered(build(spec))
+    except Exception:  # noqa: BLE001 # a spec of any shape raises anything
+        return None

@@ -1,0 +1,135 @@
+"""Clusters to hold to the port, and Jobs to run on them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
+from kfp_volcano.volcano.cluster.host import RemoteCluster, start_host, stop_host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from kfp_volcano.volcano.cluster.base import Cluster, Manifest
+
+GPU = "nvidia.com/gpu"
+PATIENCE_S = 60.0
+_namespaces = (f"test-{number}" for number in itertools.count())
+
+
+class Jobs:
+    """Job manifests of one namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+
+    def task(
+        self, name: str, replicas: int, command: list[str], *, least: int | None = None, gpus: int = 1, **spec: Any
+    ) -> Manifest:
+        """A task of pods with one container; `spec` adds to the pod."""
+        resources = {"limits": {GPU: str(gpus)}} if gpus else {}
+        container = {"name": "main", "image": "unused", "command": command, "resources": resources}
+        container |= spec.pop("container", {})
+        pod = {"restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 5, "containers": [container], **spec}
+        return {
+            "name": name,
+            "replicas": replicas,
+            "minAvailable": replicas if least is None else least,
+            "template": {"spec": pod},
+        }
+
+    def job(self, name: str, tasks: list[Manifest], **spec: Any) -> Manifest:
+        """A Job of these tasks."""
+        least = sum(task["minAvailable"] for task in tasks)
+        return {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "kind": "Job",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"queue": "default", "minAvailable": least, "plugins": {"svc": []}, "tasks": tasks, **spec},
+        }
+
+    def sleeping(self, name: str, workers: int, *, surplus: int = 0, gpus: int = 1) -> Manifest:
+        """A Job that does nothing until it is told to end."""
+        tasks = [self.task("core", workers, ["sleep", "600"], gpus=gpus)]
+        tasks.append(self.task("elastic", surplus, ["sleep", "600"], least=0, gpus=gpus))
+        return self.job(name, tasks)
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace of this test alone."""
+    return next(_namespaces)
+
+
+@pytest.fixture
+def jobs(namespace: str) -> Jobs:
+    """Jobs in the test's namespace."""
+    return Jobs(namespace)
+
+
+@pytest.fixture(scope="module", params=["embedded", "remote"])
+def shared_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Each implementation of the port, with 2 nodes of 4 GPUs, and queues `default` and `research`."""
+    directory = tmp_path_factory.mktemp("cluster")
+    if request.param == "remote":
+        yield RemoteCluster(start_host(directory))
+        stop_host(grace_s=0)
+        return
+    cluster = EmbeddedCluster(directory)
+    yield cluster
+    cluster.shutdown(grace_s=0)
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster, namespace: str) -> Iterator[Cluster]:
+    """A cluster that is empty again after the test."""
+    yield shared_cluster
+    for job in shared_cluster.list("Job", namespace)[0]:
+        shared_cluster.delete("Job", job["metadata"]["name"], namespace)
+    for pod in shared_cluster.list("Pod", namespace)[0]:
+        shared_cluster.delete("Pod", pod["metadata"]["name"], namespace, grace_s=0)
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[EmbeddedCluster]:
+    """An embedded cluster of this test alone."""
+    cluster = EmbeddedCluster(tmp_path / "cluster", workdir=tmp_path)
+    yield cluster
+    cluster.shutdown(grace_s=0)
+
+
+@pytest.fixture
+def until() -> Callable[..., list[Manifest]]:
+    """Wait for a condition on the objects of a kind, by list and watch; returns them."""
+
+    def wait(
+        cluster: Cluster, kind: str, namespace: str, condition: Callable[[list[Manifest]], object]
+    ) -> list[Manifest]:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            found, version = cluster.list(kind, namespace)
+            if condition(found):
+                return found
+            assert time.monotonic() < deadline, f"{kind} still {found}"
+            next(iter(cluster.watch(kind, namespace, resource_version=version, timeout_s=deadline - time.monotonic())))
+
+    return wait
+
+
+@pytest.fixture
+def marked() -> Callable[[str], list[psutil.Process]]:
+    """Find the living processes that have a given `MARKER` in their environment."""
+
+    def carries(process: psutil.Process, marker: str) -> bool:
+        try:
+            return process.environ().get("MARKER") == marker and process.status() != psutil.STATUS_ZOMBIE
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return False
+
+    return lambda marker: [process for process in psutil.process_iter() if carries(process, marker)]

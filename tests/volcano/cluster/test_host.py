@@ -1,0 +1,92 @@
+"""A host ends with whoever started it, and takes all its pods along."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from kfp_volcano.errors import UnavailableError
+from kfp_volcano.volcano.cluster.connect import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+START_S = 120.0
+END_S = 10.0
+"""Within this time nothing is left, however the starter has ended."""
+
+STARTER = """
+import sys, time
+from pathlib import Path
+from kfp_volcano.volcano.cluster.host import RemoteCluster, start_host
+
+cluster = RemoteCluster(start_host(Path(sys.argv[1])))
+stubborn = "trap '' TERM; setsid sleep 600 & while true; do sleep 1; done"
+pod = {"containers": [{"name": "main", "image": "unused", "command": ["sh", "-c", stubborn],
+                       "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+cluster.create({
+    "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "job"},
+    "spec": {"queue": "research", "tasks": [{"name": "core", "replicas": 3, "template": {"spec": pod}}]},
+})
+_, version = cluster.list("Job")
+while cluster.get("Job", "job").get("status", {}).get("running") != 3:
+    next(iter(cluster.watch("Job", resource_version=version)))
+print("running", flush=True)
+if sys.argv[2] == "raise":
+    raise RuntimeError("as expected")
+while True:
+    time.sleep(0.1)  # not signal.pause(): a signal that comes just before it would be slept over
+"""
+
+
+@pytest.fixture
+def marker(tmp_path: Path, marked: Callable[[str], list[psutil.Process]]) -> Iterator[str]:
+    """A value of the environment of everything that the test starts; whatever a failure leaves is killed."""
+    yield str(tmp_path)
+    for process in marked(str(tmp_path)):
+        process.kill()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, "raise"])
+def test_nothing_outlives_the_starter(
+    tmp_path: Path, marker: str, marked: Callable[[str], list[psutil.Process]], how: signal.Signals | str
+) -> None:
+    """After kill -9, Ctrl-C or an error of the starting process, all pods and Ray's processes end soon."""
+    starter = subprocess.Popen(
+        [sys.executable, "-P", "-c", STARTER, str(tmp_path), str(how)],
+        env={**os.environ, "MARKER": marker},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    with starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"running\n"
+        if isinstance(how, signal.Signals):
+            assert [process.name() for process in marked(marker)].count("sleep") >= 3
+            starter.send_signal(how)
+        starter.wait(START_S)
+    _, left = psutil.wait_procs(marked(marker), timeout=END_S)
+    assert not [process.name() for process in left]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "garbage"])
+def test_where_nobody_answers_the_cluster_is_unavailable(address: str) -> None:
+    """A host that is not there, or an address that is none, is told at once."""
+    with pytest.raises(UnavailableError, match=address):
+        connect(f"embedded:{address}")
+
+
+def test_without_a_target_the_way_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no cluster is named, or one that is not understood, the error says how to run on this machine."""
+    monkeypatch.delenv("KFP_VOLCANO_CLUSTER", raising=False)
+    for target in (None, "kubernetes"):
+        with pytest.raises(UnavailableError, match="--local"):
+            connect(target)

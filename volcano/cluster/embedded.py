@@ -1,0 +1,260 @@
+"""The embedded cluster: objects, Volcano's model in place of Volcano, pods as real processes of this machine.
+
+A Cluster like any other (`cluster.base`); thread-safe. Nothing in it polls: a change wakes the control loop, which
+lets the controllers act and, after a moment in which more changes may come, the scheduler.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kfp_volcano.errors import NotFoundError, SpecError
+from kfp_volcano.schemas import names
+from kfp_volcano.volcano.cluster import preflight
+from kfp_volcano.volcano.cluster.addresses import AddressBook
+from kfp_volcano.volcano.cluster.events import events_for
+from kfp_volcano.volcano.cluster.kubelet import Kubelet
+from kfp_volcano.volcano.cluster.pod_worker import Machine
+from kfp_volcano.volcano.cluster.polling import watch_by_polling
+from kfp_volcano.volcano.cluster.store import Store
+from kfp_volcano.volcano.cluster.volumes import Volumes
+from kfp_volcano.volcano.model import expiry
+from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
+from kfp_volcano.volcano.model.objects import Transition, key_of
+from kfp_volcano.volcano.model.pods import task_of
+from kfp_volcano.volcano.model.queues import root_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kfp_volcano.volcano.cluster.base import Event, Findings, Manifest, Patch
+    from kfp_volcano.volcano.cluster.polling import Events
+
+__all__ = ["EmbeddedCluster"]
+
+_DEBOUNCE_S = 0.02
+_MOST_EVENTS = 2000
+_PRIVATE = ("RAY_", "KFP_VOLCANO_")
+
+
+class EmbeddedCluster:
+    """A cluster on this machine.
+
+    Args:
+        directory: where logs (`logs/<namespace>/<pod>.log`) and volumes are kept.
+        nodes: logical nodes as `NODESxGPUS`; cpu and memory are as good as unlimited.
+        queues: names of the queues; each may use all GPUs.
+        workdir: folder in which containers run, where their `workingDir` names none of this machine.
+        volumes: folders for claims, by claim name, in place of the cluster's own.
+        env: environment of every pod before its own; by default this process's, without what is private to it.
+        coordinator_env: what only pods of the task `coordinator` get on top: how to reach this cluster.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        nodes: str = "2x4",
+        queues: Sequence[str] = ("default", "research"),
+        workdir: Path | None = None,
+        volumes: Mapping[str, str | Path] | None = None,
+        env: Mapping[str, str] | None = None,
+        coordinator_env: Mapping[str, str] | None = None,
+    ) -> None:
+        directory = directory.absolute()
+        self._workdir = (workdir or Path.cwd()).absolute()
+        self._env = _pod_environment(os.environ if env is None else env)
+        self._coordinator_env = dict(coordinator_env or {})
+        self._store = Store()
+        self._volumes = Volumes(directory, volumes or {})
+        self._addresses = AddressBook()
+        self._machine = Machine(
+            store=self._store,
+            addresses=self._addresses,
+            volumes=self._volumes,
+            logs=directory / "logs",
+            workdir=self._workdir,
+            interpreter=sys.executable,
+            env_of=self._env_of,
+        )
+        self._kubelet = Kubelet(self._machine)
+        self._unreported: deque[Transition] = deque()
+        self._events: deque[tuple[str, str]] = deque()
+        self._closing = threading.Event()
+        self._populate(nodes, queues)
+        self._store.listen(self._kubelet.observe)
+        self._store.listen(self._unreported.append)
+        self._control = threading.Thread(target=self._run, name="embedded-control", daemon=True)
+        self._control.start()
+
+    def create(self, manifest: Manifest) -> Manifest:
+        """See `Cluster.create`."""
+        return self._store.create(manifest)
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Manifest:
+        """See `Cluster.get`."""
+        return self._store.get(kind, name, namespace)
+
+    def list(
+        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+    ) -> tuple[list[Manifest], str]:
+        """See `Cluster.list`."""
+        return self._store.list(kind, namespace, labels)
+
+    def patch(self, kind: str, name: str, namespace: str, patch: Patch) -> Manifest:
+        """See `Cluster.patch`."""
+        return self._store.patch(kind, name, namespace, patch)
+
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
+        """See `Cluster.delete`."""
+        self._store.delete(kind, name, namespace, grace_s=grace_s)
+
+    def watch(
+        self, kind: str, namespace: str = "", *, resource_version: str, timeout_s: float = 30.0
+    ) -> Iterator[Event]:
+        """See `Cluster.watch`."""
+        return watch_by_polling(self.poll, kind, namespace, resource_version=resource_version, timeout_s=timeout_s)
+
+    def poll(self, kind: str, namespace: str, *, resource_version: str, timeout_s: float) -> tuple[Events, str]:
+        """See `Store.poll`."""
+        return self._store.poll(kind, namespace, resource_version=resource_version, timeout_s=timeout_s)
+
+    def logs(self, pod: str, namespace: str, *, offset: int = 0) -> tuple[str, int]:
+        """See `Cluster.logs`; a character that is not yet whole is left for the next call."""
+        path = self._machine.log_of(namespace, pod)
+        try:
+            with path.open("rb") as log:
+                log.seek(offset)
+                data = log.read()
+        except FileNotFoundError:
+            if (namespace, pod) in self._pod_names():
+                return "", offset
+            raise NotFoundError(f"Pod {namespace}/{pod} not found") from None
+        whole = _whole_characters(data)
+        return whole.decode(errors="replace"), offset + len(whole)
+
+    def volume(self, namespace: str, claim: str) -> Path | None:
+        """See `Cluster.volume`."""
+        return self._volumes.claim(namespace, claim)
+
+    def preflight(self, job: Manifest) -> Findings:
+        """See `Cluster.preflight`."""
+        with self._store.transaction() as (world, _):
+            objects = {kind: dict(kept) for kind, kept in world.objects.items()}
+        return [
+            *preflight.queue_problems(job, objects),
+            *preflight.size_problems(job, objects),
+            *preflight.command_problems(job, self._workdir, self._env["PATH"]),
+            *preflight.volume_problems(job, self._volumes),
+        ]
+
+    def shutdown(self, grace_s: float = 5.0) -> None:
+        """End all pods, and the cluster; no process of it is left when this returns."""
+        with self._store.changed:
+            self._closing.set()
+            self._store.changed.notify_all()
+        self._control.join()
+        self._kubelet.shutdown(grace_s)
+        self._addresses.close()
+
+    def _populate(self, nodes: str, queues: Sequence[str]) -> None:
+        count, each = parse_nodes(nodes)
+        room = {"cpu": "1000", "memory": "1000Gi", "pods": "1000", names.GPU: str(each)}
+        with self._store.transaction() as (world, now):
+            for number in range(count):
+                world.create(_node(f"node-{number}", room), now)
+            world.create(root_queue(), now)
+            for name in queues:
+                spec = {"capability": {names.GPU: str(count * each)}}
+                world.create({**root_queue(), "metadata": {"name": name}, "spec": spec}, now)
+            run_controllers(world, now)
+
+    def _run(self) -> None:
+        """The control loop."""
+        seen = -1
+        while True:
+            with self._store.changed:
+                while self._store.version == seen and not self._closing.is_set():
+                    if not self._store.changed.wait(self._patience()):
+                        break
+                if self._closing.is_set():
+                    return
+            self._act()
+            if self._closing.wait(_DEBOUNCE_S):
+                return
+            with self._store.transaction() as (world, now):
+                seen = world.version  # whatever changes from here on deserves another round
+                run_controllers(world, now)
+                run_scheduler(world, now)
+                run_controllers(world, now)
+
+    def _act(self) -> None:
+        """Controllers, expired Jobs, Events."""
+        with self._store.transaction() as (world, now):
+            for expired in expiry.collect(world.objects, now):
+                world.apply(expired, now)
+            run_controllers(world, now)
+            while self._unreported:
+                for event in events_for(self._unreported.popleft(), now):
+                    self._events.append(key_of(world.create(event, now)))
+            while len(self._events) > _MOST_EVENTS:
+                world.remove("Event", self._events.popleft(), now)
+
+    def _patience(self) -> float | None:
+        """How long the control loop may sleep though nothing happens: until the next Job expires."""
+        with self._store.transaction() as (world, now):
+            at = expiry.next_expiry(world.objects)
+        return None if at is None else max(0.0, at - now)
+
+    def _env_of(self, pod: Manifest) -> dict[str, str]:
+        return {**self._env, **(self._coordinator_env if task_of(pod) == names.COORDINATOR else {})}
+
+    def _pod_names(self) -> set[tuple[str, str]]:
+        with self._store.transaction() as (world, _):
+            return set(world.objects.get("Pod", {}))
+
+
+def parse_nodes(text: str) -> tuple[int, int]:
+    """Number of nodes and GPUs of each, from `NODESxGPUS`. Raises SpecError."""
+    count, separator, each = text.partition("x")
+    if not separator or not count.isdigit() or not each.isdigit() or int(count) == 0:
+        raise SpecError(f"expected NODESxGPUS such as 2x4, found {text!r}", source="nodes")
+    return int(count), int(each)
+
+
+def _node(name: str, room: Mapping[str, str]) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {},
+        "status": {
+            "capacity": dict(room),
+            "allocatable": dict(room),
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    }
+
+
+def _pod_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What a pod's processes get: the user's environment without tokens and the like, and this interpreter first."""
+    kept = {name: value for name, value in env.items() if not name.startswith(_PRIVATE)}
+    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    return {"PYTHONUNBUFFERED": "1", **kept, "PATH": path, "GLOO_SOCKET_IFNAME": "lo"}
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """Bytes without the beginning of a UTF-8 character at their end."""
+    for length in range(1, min(4, len(data)) + 1):
+        lead = data[-length]
+        if lead >= 0xC0:  # noqa: PLR2004  # a lead byte of 2, 3 or 4 bytes
+            needed = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4  # noqa: PLR2004
+            return data[:-length] if length < needed else data
+        if lead < 0x80:  # noqa: PLR2004  # ASCII
+            return data
+    return data

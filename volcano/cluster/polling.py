@@ -1,0 +1,37 @@
+"""A watch made of polls that each wait for the next changes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from kfp_volcano.volcano.cluster.base import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Events", "Poll", "watch_by_polling"]
+
+Events: TypeAlias = list[Event]
+
+
+class Poll(Protocol):
+    """Waits for changes of a kind; returns them and the version to go on from."""
+
+    def __call__(self, kind: str, namespace: str, *, resource_version: str, timeout_s: float) -> tuple[Events, str]:
+        """Return at the first changes after a version, or with none when the time is up."""
+        ...
+
+
+def watch_by_polling(
+    poll: Poll, kind: str, namespace: str, *, resource_version: str, timeout_s: float
+) -> Iterator[Event]:
+    """What `Cluster.watch` promises, by way of polls."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left = max(0.0, deadline - time.monotonic())
+        events, resource_version = poll(kind, namespace, resource_version=resource_version, timeout_s=left)
+        yield from events
+        if not events and left <= 0:
+            yield Event("BOOKMARK", {"kind": kind, "metadata": {"resourceVersion": resource_version}})
+            return

@@ -1,0 +1,157 @@
+"""What would keep a valid Job from running on the embedded cluster, found before it is created."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kfp_volcano.errors import InvalidError
+from kfp_volcano.schemas.names import GPU
+from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
+from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, phase_of, status_of
+from kfp_volcano.volcano.model.queues import ROOT, queue_tree
+from kfp_volcano.volcano.model.resources import add, exceeded, format_quantity, pod_request, resources
+from kfp_volcano.volcano.model.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from kfp_volcano.volcano.cluster.volumes import Volumes
+
+__all__ = ["command_problems", "queue_problems", "size_problems", "volume_problems"]
+
+Finding: TypeAlias = tuple[str, str, str]
+"""Path in the Job, what is wrong, what to do."""
+
+
+def queue_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
+    """A queue that is not there, closed, or not for Jobs."""
+    name = job["spec"].get("queue") or "default"
+    queues = {each: queue for (_, each), queue in objects.get("Queue", {}).items()}
+    parents = {queue["spec"].get("parent") for queue in queues.values()} | {ROOT}
+    usable = [each for each, queue in queues.items() if each not in parents and status_of(queue).get("state") == "Open"]
+    remedy = f"use one of: {', '.join(sorted(usable)) or '(none is open)'}"
+    if name not in queues:
+        yield "spec.queue", f"there is no queue {name!r}", remedy
+    elif name in parents:
+        yield "spec.queue", f"queue {name!r} has queues below it and takes no Jobs", remedy
+    elif name not in usable:
+        yield "spec.queue", f"queue {name!r} is {status_of(queues[name]).get('state')}", remedy
+
+
+def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
+    """A gang that would not fit if the cluster were empty: the scheduler's own model is asked."""
+    share = queue_tree(objects).get(job["spec"].get("queue") or "default")
+    if share is None:
+        return
+    needed, pods = _minimum(job["spec"])
+    over = exceeded(needed, share.limit, needed)
+    if over:
+        amounts = ", ".join(f"{format_quantity(needed[name])} {name}" for name in over)
+        most = ", ".join(f"{format_quantity(share.limit[name])} {name}" for name in over)
+        yield (
+            "spec.minAvailable",
+            f"the gang needs {amounts}; queue {share.name!r} may use {most}",
+            "ask for fewer workers",
+        )
+        return
+    if not _starts_alone(job, objects):
+        room = [resources(status_of(node).get("allocatable")).get(GPU, 0) for node in objects.get("Node", {}).values()]
+        nodes = ", ".join(
+            f"{sum(1 for _ in group)} with {format_quantity(gpus)} {GPU}"
+            for gpus, group in itertools.groupby(sorted(room))
+        )
+        asked = format_quantity(needed.get(GPU, 0))
+        message = f"the gang of {pods} pods and {asked} {GPU} does not fit, even with the cluster empty"
+        yield "spec.minAvailable", message, f"ask for fewer workers or smaller ones; the nodes are: {nodes}"
+
+
+def command_problems(job: Manifest, workdir: Path, path: str) -> Iterator[Finding]:
+    """A program that is not there."""
+    for at, container in _containers(job):
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        if not words:
+            yield f"{at}.command", "there is no command, and images are not run here", "write the command out"
+            continue
+        program = words[0]
+        folder = workdir / (container.get("workingDir") or "")
+        interpreted = program in {"python", "python3"}
+        found = interpreted or (
+            (folder / program).is_file() if "/" in program else shutil.which(program, path=path) is not None
+        )
+        if not found:
+            where = f"in {folder}" if "/" in program else "on the PATH"
+            yield f"{at}.command", f"there is no program {program!r} {where}", "install it, or correct the command"
+        script = next((word for word in words[1:] if not word.startswith("-")), "")
+        if interpreted and words[1:2] == [script] and script.endswith(".py") and not (folder / script).is_file():
+            yield f"{at}.command", f"there is no file {script!r} in {folder}", "commands run in the spec file's folder"
+
+
+def volume_problems(job: Manifest, volumes: Volumes) -> Iterator[Finding]:
+    """A claim whose folder cannot be written."""
+    namespace = job["metadata"].get("namespace") or "default"
+    seen = set()
+    for index, task in enumerate(job["spec"]["tasks"]):
+        for number, volume in enumerate(task["template"]["spec"].get("volumes") or ()):
+            claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+            if claim is None or claim in seen:
+                continue
+            seen.add(claim)
+            reason = _not_writable(volumes, namespace, claim)
+            if reason:
+                at = f"spec.tasks[{index}].template.spec.volumes[{number}]"
+                yield (
+                    at,
+                    f"the folder of volume {claim!r} cannot be written: {reason}",
+                    "make it writable, or map another",
+                )
+
+
+def _not_writable(volumes: Volumes, namespace: str, claim: str) -> str:
+    try:
+        with tempfile.TemporaryFile(dir=volumes.claim(namespace, claim)):
+            return ""
+    except OSError as error:
+        return str(error)
+
+
+def _minimum(spec: Mapping[str, Any]) -> tuple[dict[str, int], int]:
+    """What the tasks' minimums ask for, and how many pods they are."""
+    total: dict[str, int] = {}
+    pods = 0
+    for task in spec["tasks"]:
+        least = task.get("minAvailable", task["replicas"])
+        total = add(total, pod_request(task["template"]["spec"]), times=least)
+        pods += least
+    return total, pods
+
+
+def _starts_alone(job: Manifest, objects: Objects) -> bool:
+    """Whether the gang gets its nodes in a copy of the cluster that runs nothing."""
+    numbers = itertools.count()
+    world = World(lambda: str(next(numbers)))
+    for kind in ("Node", "Queue", "PriorityClass"):
+        for manifest in objects.get(kind, {}).values():
+            world.create(manifest, 0)
+    try:
+        created = world.create(job, 0)
+    except InvalidError:  # whoever creates the Job will be told
+        return True
+    run_controllers(world, 0)
+    run_scheduler(world, 0)
+    run_controllers(world, 0)
+    run_scheduler(world, 0)
+    namespace, name = key_of(created)
+    group = world.get("PodGroup", (namespace, f"{name}-{created['metadata']['uid']}"))
+    return phase_of(group) == "Running"
+
+
+def _containers(job: Manifest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for index, task in enumerate(job["spec"]["tasks"]):
+        spec = task["template"]["spec"]
+        for field in ("initContainers", "containers"):
+            for number, container in enumerate(spec.get(field) or ()):
+                yield f"spec.tasks[{index}].template.spec.{field}[{number}]", container

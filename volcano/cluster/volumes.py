@@ -1,0 +1,69 @@
+"""Folders in place of volumes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kfp_volcano.volcano.cluster.container import Mount
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kfp_volcano.volcano.cluster.base import Manifest
+    from kfp_volcano.volcano.cluster.container import ReadConfig
+
+__all__ = ["Volumes"]
+
+
+class Volumes:
+    """The cluster's volumes under one directory.
+
+    A claim is `volumes/<namespace>/<claim>`, unless `mapping` names a folder for it; any other volume is a folder of
+    its pod alone, under `pods/<namespace>/<pod>-<start of its uid>`, and goes with it.
+    """
+
+    def __init__(self, directory: Path, mapping: Mapping[str, str | Path]) -> None:
+        self._directory = directory
+        self._mapping = {claim: Path(folder).absolute() for claim, folder in mapping.items()}
+
+    def claim(self, namespace: str, claim: str) -> Path:
+        """The folder of a claim; made if it is under the cluster's own directory."""
+        mapped = self._mapping.get(claim)
+        if mapped is not None:
+            return mapped
+        folder = self._directory / "volumes" / namespace / claim
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def prepare(self, pod: Manifest, container: Manifest, read_config: ReadConfig) -> list[Mount]:
+        """A container's mounts, with the files of ConfigMaps as they are now."""
+        volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
+        mounts = []
+        for wanted in container.get("volumeMounts") or ():
+            volume = volumes[wanted["name"]]
+            folder = self._folder(pod, volume)
+            if "configMap" in volume:
+                for name, text in (read_config(volume["configMap"]["name"]) or {}).items():
+                    (folder / name).write_text(text)
+            if wanted.get("subPath"):
+                folder /= wanted["subPath"]
+                folder.mkdir(parents=True, exist_ok=True)
+            mounts.append(Mount(wanted["mountPath"], folder))
+        return mounts
+
+    def discard(self, pod: Manifest) -> None:
+        """Remove the folders that are the pod's alone."""
+        shutil.rmtree(self._own(pod), ignore_errors=True)
+
+    def _folder(self, pod: Manifest, volume: Manifest) -> Path:
+        if "persistentVolumeClaim" in volume:
+            return self.claim(pod["metadata"]["namespace"], volume["persistentVolumeClaim"]["claimName"])
+        folder = self._own(pod) / str(volume["name"])
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _own(self, pod: Manifest) -> Path:
+        metadata = pod["metadata"]
+        return self._directory / "pods" / str(metadata["namespace"]) / f"{metadata['name']}-{metadata['uid'][:8]}"
