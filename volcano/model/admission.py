@@ -32,7 +32,7 @@ def admit_create(manifest: Manifest, objects: Objects) -> Manifest:
 
 def admit_update(old: Manifest, new: Manifest) -> None:
     """Refuse what may not change. Raises InvalidError."""
-    if new["kind"] == "Job" and new.get("spec") != old.get("spec"):
+    if new["kind"] == "Job" and new.get("spec") is not old.get("spec"):  # equal is not enough: to Python True is 1
         job_admission.admit_update(old, new)
 
 

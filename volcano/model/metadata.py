@@ -30,7 +30,8 @@ def metadata_faults(metadata: Any) -> Iterator[Fault]:
         return
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
-        yield Fault("metadata.name", "Required value: name or generateName is required", wrong_type=True)
+        wrong_type = name is not None and not isinstance(name, str)
+        yield Fault("metadata.name", "Required value: name or generateName is required", wrong_type)
     elif not _is_subdomain(name):
         words = (
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must"

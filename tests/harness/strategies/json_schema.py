@@ -71,7 +71,7 @@ def broken(rule: Schema, root: Schema) -> st.SearchStrategy[Any]:
         rule[key] + off for key in ("minimum", "maximum", "exclusiveMinimum") if key in rule for off in (-1, 0, 1)
     ]
     lengths = ["a" * (rule["maxLength"] + off) for off in (0, 1)] if "maxLength" in rule else []
-    good = values(rule, root).filter(lambda value: isinstance(value, str))
+    good = values(rule, root).map(str)
     choices = [st.sampled_from(_WRONG), hostile()]
     if bounds or lengths:
         choices += [st.sampled_from([*bounds, *lengths])] * 2

@@ -129,6 +129,26 @@ def test_updates_without_tasks_are_refused() -> None:
         admit_update(old, {**old, "spec": {}})
 
 
+def test_true_is_no_number() -> None:
+    """A number of a live Job cannot be replaced by a boolean that Python takes for its equal."""
+    old = admit_create(job(minAvailable=1), OBJECTS)
+    with pytest.raises(InvalidError) as refused:
+        admit_update(old, {**old, "spec": {**old["spec"], "minAvailable": True}})
+    assert refused.value.fields == ("spec.minAvailable",)
+
+
+def test_what_is_filled_in_is_no_fault() -> None:
+    """Beside a real fault, an empty field that the webhook fills in is not told of."""
+    for manifest in (
+        {"kind": "Queue", "metadata": {}, "spec": {"weight": 0}},
+        {"kind": "Queue", "metadata": {"name": 1}, "spec": {"weight": 0}},
+        {**job(queue=""), "metadata": {"name": ["a"]}},
+    ):
+        with pytest.raises(InvalidError) as refused:
+            admit_create(manifest, OBJECTS)
+        assert refused.value.fields == ("metadata.name",)
+
+
 @pytest.mark.parametrize("kind", ["Queue", "PodGroup"])
 def test_null_counts_as_absent(kind: str) -> None:
     """A field that is null is as if it were not there, at the root as well."""
