@@ -87,11 +87,13 @@ def disagreement(answer: Answer, refused: InvalidError | None) -> str:
     if refused is None:
         known = answer.accepted or any(part in answer.message for part in POLICY_ONLY)
         return "" if known else f"the server refuses: {answer.message}"
+    rest = re.sub(r'^admission webhook "\S+" denied the request: ', "", str(refused))
+    for sentence in WEBHOOK_ONLY.values():
+        rest = re.sub(sentence, "", rest)
+    if not rest.strip():  # the policies cannot know of it, and the model has looked no further
+        return ""
     if answer.accepted:
-        rest = re.sub(r'^admission webhook "\S+" denied the request: ', "", str(refused))
-        for sentence in WEBHOOK_ONLY.values():
-            rest = re.sub(sentence, "", rest)
-        return f"only the model refuses: {refused}" if rest.strip() else ""
+        return f"only the model refuses: {refused}"
     if answer.fields and set(answer.fields) != set(refused.fields):
         return f"the server finds fault with {answer.fields}, the model with {refused.fields}"
     return _about_another(answer, refused)

@@ -20,18 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "read"]
 
-_EMPTY: tuple[object, ...] = (0, "")
 
-
-def read(manifest: Manifest, webhook: str, *, fills: str = "") -> Manifest:
+def read(manifest: Manifest, webhook: str, *, fills: tuple[str, object] = ("", None)) -> Manifest:
     """The object as the first webhook gets it: settled. Raises InvalidError where no typed program could read it.
 
-    `fills` is the field of `spec` that the webhook fills in where it is empty, so that nobody finds fault with it.
+    `fills` is the field of `spec` that the webhook fills in where it is as empty as this, so that it is no fault.
     """
     settled = settle(manifest)
-    spec = settled.get("spec")
-    if isinstance(spec, dict) and spec.get(fills) in _EMPTY and not isinstance(spec.get(fills), bool):
-        settled["spec"] = {name: value for name, value in spec.items() if name != fills}
+    spec, (field, empty) = settled.get("spec"), fills
+    if isinstance(spec, dict) and spec.get(field) == empty and not isinstance(spec.get(field), bool):
+        settled["spec"] = {name: value for name, value in spec.items() if name != field}
     found = _faults(settled)
     if any(fault.wrong_type for fault in found):
         raise _invalid(settled, found)

@@ -26,7 +26,7 @@ _DEFAULT_RETRIES = 3
 
 def admit_create(job: Manifest, objects: Objects) -> Manifest:
     """The Job as it is stored. Raises InvalidError with the message of whoever refused it."""
-    given = custom_resources.read(job, _MUTATING, fills="queue")
+    given = custom_resources.read(job, _MUTATING, fills=("queue", ""))
     bad = _bad_quantity(given)
     if bad:
         raise _denied(_MUTATING, [bad])

@@ -27,7 +27,7 @@ _WEIGHT = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 def admit_create(queue: Manifest, objects: Objects) -> Manifest:
     """The Queue as it is stored. Raises InvalidError with the message of whoever refused it."""
-    given = custom_resources.read(queue, "mutatequeue.volcano.sh", fills="weight")
+    given = custom_resources.read(queue, "mutatequeue.volcano.sh", fills=("weight", 0))
     defaulted = _with_defaults(given)
     custom_resources.check(defaulted)
     problems = [*_amount_problems(defaulted["spec"]), *_hierarchy_problems(_annotations(defaulted))]

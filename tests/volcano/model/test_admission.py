@@ -149,6 +149,14 @@ def test_what_is_filled_in_is_no_fault() -> None:
         assert refused.value.fields == ("metadata.name",)
 
 
+def test_only_what_is_empty_is_filled_in() -> None:
+    """An empty text is no weight of nothing, and nothing is no empty name of a queue."""
+    for manifest, field in ((queue("q", weight=""), "spec.weight"), (job(queue=0), "spec.queue")):
+        with pytest.raises(InvalidError) as refused:
+            admit_create(manifest, OBJECTS)
+        assert refused.value.fields == (field,)
+
+
 @pytest.mark.parametrize("kind", ["Queue", "PodGroup"])
 def test_null_counts_as_absent(kind: str) -> None:
     """A field that is null is as if it were not there, at the root as well."""
