@@ -33,9 +33,7 @@ def parse(text_or_mapping: str | Mapping[str, Any], *, source: str = "spec") -> 
     except ValueError as error:
         raise SpecError([Problem(source, str(error))], source=source) from error
     if value is None:
-        raise SpecError(
-            [Problem(source, "is empty", "a TrainingJob begins with apiVersion: kfp-volcano/v1")], source=source
-        )
+        raise SpecError([Problem(source, "is empty", "a spec begins with apiVersion: kfp-volcano/v1")], source=source)
     if not isinstance(value, Mapping):
         what = "a list" if isinstance(value, list) else "a single value"
         raise SpecError([Problem(source, f"should be a mapping, but is {what}", "key: value lines")], source=source)

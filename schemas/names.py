@@ -28,6 +28,8 @@ TEAM_LABEL = "kfp-volcano/team"
 COORDINATOR = "coordinator"
 CORE = "core"
 ELASTIC = "elastic"
+WORKER = "worker"
+"""The role that trains, and the only one whose number may change."""
 RESERVED_TASKS = (COORDINATOR, CORE, ELASTIC)
 
 # Environment of the Job's containers.
@@ -51,16 +53,82 @@ ENV_RUN_ID = "KFP_VOLCANO_RUN_ID"
 ENV_OUT = "KFP_VOLCANO_OUT"
 """Folder of a run on this machine: its report, ledgers, logs, and how a failed step failed."""
 
+ENV_ROLE = "KFP_VOLCANO_ROLE"
+"""The role of the pod's task; `worker` for core and elastic."""
+ENV_FRAMEWORK = "KFP_VOLCANO_FRAMEWORK"
+"""The spec's framework: of which kind the environment of a generation is (strategy restart)."""
+ENV_PROCS = "KFP_VOLCANO_PROCS"
+"""Processes (MPI: slots) a pod of the role."""
+ENV_ROLES = "KFP_VOLCANO_ROLES"
+"""JSON, role to the fewest of its pods: the roles beside the workers (strategy restart)."""
+ENV_LEAST = "KFP_VOLCANO_LEAST"
+"""The fewest workers that a generation has (strategy restart)."""
+ENV_LEADER = "KFP_VOLCANO_LEADER"
+"""Host of the first pod of the leading role: launcher, chief, head, master, or else the workers."""
+ENV_WORKERS = "KFP_VOLCANO_WORKERS"
+"""Number of workers: of a Job of fixed size, or of the generation (strategy restart)."""
+ENV_HOSTS = "KFP_VOLCANO_HOSTS"
+"""The workers of an MPI Job of fixed size, or of the generation: `host:processes`, with commas between them."""
+ENV_PORT = "KFP_VOLCANO_PORT"
+"""Port of the pod's TensorFlow server where that is not TENSORFLOW_PORT: where pods share a machine's ports."""
+ENV_RANK = "KFP_VOLCANO_RANK"
+"""The pod's place among the pods of its role in the generation, from 0 (strategy restart)."""
+ENV_GENERATION = "KFP_VOLCANO_GENERATION"
+"""The generation's number, from 1 (strategy restart)."""
+ENV_SSH = "KFP_VOLCANO_SSH"
+"""Folder of the keys that the pods of an MPI Job reach each other with."""
+ENV_NODE = "KFP_VOLCANO_NODE"
+"""The pod's node."""
+
+# The pods.
+PREFLIGHT = "kfp-volcano-preflight"
+"""The init container that examines a pod's devices."""
+UNFIT_LABEL = "kfp-volcano/unfit"
+"""Of nodes whose devices failed the preflight: pods with devices avoid them."""
+VOLUME_PREFIX = "kfp-volcano-"
+"""Names of volumes that the manifest adds by itself begin so."""
+MOUNT_PATH = "/kfp-volcano/volume"
+"""Where the claim of `checkpoint.volume` is mounted in every pod."""
+SVC_MOUNT_PATH = "/etc/volcano"
+"""Where Volcano's svc plugin mounts the lists of hosts."""
+
+# Ports of the frameworks; the same in each pod.
+RENDEZVOUS_PORT = 29400
+TENSORFLOW_PORT = 2222
+SSH_PORT = 2222
+RAY_PORT = 6379
+
 # Ports of the coordinator.
 LIGHTHOUSE_PORT = 29510
 PROGRESS_PORT = 29511
+GENERATIONS_PORT = 29512
+
+# Queues.
+QUEUE_TREE_LABEL = "kfp-volcano/queue-tree"
+"""The name of the QueueTree that a Queue or a ResourceQuota comes from: no other is ever deleted."""
+ROOT_QUEUE = "root"
+"""Volcano's own queue above all others."""
+DEFAULT_QUEUE = "default"
+"""Volcano's own queue for Jobs that name none."""
 
 # Resources.
 GPU = "nvidia.com/gpu"
+RDMA = "rdma/hca"
+"""Where the spec does not say what the device plugin calls its RDMA devices."""
+VGPU_NUMBER = "volcano.sh/vgpu-number"
+VGPU_MEMORY = "volcano.sh/vgpu-memory"
+"""In MiB."""
+VGPU_CORES = "volcano.sh/vgpu-cores"
+"""In percent."""
 
 _NOT_DNS = re.compile(r"[^a-z0-9-]+")
 _LONGEST_SUFFIX = len("-coordinator-0")
 _LONGEST_LABEL = 63
+
+
+def surplus_priority(priority: str) -> str:
+    """The PriorityClass of workers above the minimum, below that of the gang (`deploy/` installs both)."""
+    return f"{priority}-surplus"
 
 
 def run_label(run_id: str) -> str:
@@ -87,3 +155,13 @@ def pod_name(job: str, task: str, index: int) -> str:
 def host_name(job: str, task: str, index: int) -> str:
     """A pod's name in DNS within its namespace, as Volcano's `svc` plugin arranges it."""
     return f"{pod_name(job, task, index)}.{job}"
+
+
+def resource_name(short: str) -> str:
+    """A resource's own name, for the one that specs use: `gpu` is `nvidia.com/gpu`."""
+    return GPU if short == "gpu" else short
+
+
+def short_resource(name: str) -> str:
+    """What specs call a resource: the inverse of `resource_name`."""
+    return "gpu" if name == GPU else name

@@ -192,9 +192,11 @@ def _build(kind: type[T], value: Mapping[str, Any]) -> T:
             continue
         raw = value[entry.name]
         hint = hints[entry.name]
-        nested = next((a for a in get_args(hint) if isinstance(a, type) and is_dataclass(a)), None)
-        if nested is not None and isinstance(raw, list):
-            raw = tuple(_build(nested, item) for item in raw)
+        nested = next((a for a in (hint, *get_args(hint)) if isinstance(a, type) and is_dataclass(a)), None)
+        if isinstance(raw, list) and get_origin(hint) is tuple:
+            raw = tuple(_build(nested, item) if nested else item for item in raw)
+        elif nested is not None and isinstance(raw, dict):
+            raw = _build(nested, raw)
         elif isinstance(hint, type) and issubclass(hint, Enum):
             raw = hint(raw)
         if not _is_a(raw, hint):

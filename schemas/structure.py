@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
+from kfp_volcano.schemas.verdict import compiled
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -22,6 +24,7 @@ __all__ = [
     "Path",
     "Schema",
     "Unknown",
+    "all_deviations",
     "child_rule",
     "deviations",
     "load_schema",
@@ -142,6 +145,23 @@ def _number(text: str, rule: Schema) -> str | float:
 
 def deviations(value: Any, schema: Schema) -> Iterator[Deviation]:
     """Where a normalised value is not as its schema says."""
+    if not _fits(schema)(value):
+        yield from all_deviations(value, schema)
+
+
+def _fits(schema: Schema) -> Callable[[Any], bool]:
+    key = id(schema)
+    if key not in _verdicts:
+        _verdicts[key] = (schema, compiled(schema, Unknown))
+    return _verdicts[key][1]
+
+
+_verdicts: dict[int, tuple[Schema, Callable[[Any], bool]]] = {}
+"""By identity of the schema, which is kept with it: schemas are made once and never changed."""
+
+
+def all_deviations(value: Any, schema: Schema) -> Iterator[Deviation]:
+    """The same without the short way for a value that fits."""
     for error in _Validator(schema).iter_errors(value):
         keyword = str(error.validator)
         path = (*error.absolute_path, *([error.instance] if "propertyNames" in error.absolute_schema_path else []))

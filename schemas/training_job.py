@@ -7,14 +7,41 @@ Durations are seconds; amounts of cpu and memory keep Kubernetes' notation (`sch
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from kfp_volcano.schemas.pods import (
+    CLEANUP,
+    ENV,
+    ENV_FROM,
+    PREFLIGHT,
+    QUANTITIES,
+    QUANTITY,
+    VOLUMES,
+    Cleanup,
+    Env,
+    EnvSource,
+    GpuShare,
+    KubernetesPart,
+    Pending,
+    Placement,
+    Pod,
+    Preflight,
+    Volume,
+)
+from kfp_volcano.schemas.quantities import duration, duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
+    "FOREVER",
     "Batch",
     "Checkpoint",
+    "Coordinator",
     "Data",
     "Elasticity",
     "Faults",
+    "Mpi",
     "Replicas",
     "Resources",
     "Role",
@@ -22,8 +49,11 @@ __all__ = [
     "TrainingJob",
 ]
 
-Framework = Literal["pytorch", "custom"]
-Strategy = Literal["live", "fixed"]
+FOREVER = "forever"
+"""`faults.keepFor` of a Job object that is never removed."""
+
+Framework = Literal["pytorch", "tensorflow", "mpi", "ray", "custom"]
+Strategy = Literal["live", "restart", "fixed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +73,45 @@ class Replicas:
         return self.min == self.max
 
 
+def _read_replicas(value: float | Mapping[str, Any]) -> Replicas:
+    if isinstance(value, int | float):
+        number = int(value)
+        return Replicas(min=number, max=number, initial=number, sizes=(number,))
+    least, most = int(value["min"]), int(value["max"])
+    sizes = tuple(sorted(int(size) for size in value.get("sizes", range(least, most + 1))))
+    return Replicas(min=least, max=most, initial=int(value.get("initial", sizes[-1])), sizes=sizes)
+
+
+def _write_replicas(replicas: Replicas) -> int | dict[str, Any]:
+    if replicas.fixed:
+        return replicas.min
+    written: dict[str, Any] = {"min": replicas.min, "max": replicas.max, "initial": replicas.initial}
+    every = tuple(range(replicas.min, replicas.max + 1))
+    return written if replicas.sizes == every else {**written, "sizes": list(replicas.sizes)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
     """What one pod of a role asks for."""
 
-    cpu: str = "1"
-    memory: str = "1Gi"
+    cpu: str = field(default="1", metadata=QUANTITY)
+    memory: str = field(default="1Gi", metadata=QUANTITY)
     gpu: int = 0
+    gpu_share: GpuShare | None = None
+    """Where given, `gpu` counts shared GPUs, not whole ones."""
+    rdma: int = 0
+    rdma_resource: str = "rdma/hca"
+    """What the device plugin calls its RDMA devices."""
+    shm: str | None = field(default=None, metadata=QUANTITY)
+    """Size of /dev/shm; the container runtime's 64 MiB where None."""
+    hugepages: dict[str, str] = field(default_factory=dict, metadata=QUANTITIES)
+    """Page size to amount."""
+    extra: dict[str, str] = field(default_factory=dict, metadata=QUANTITIES)
+    """Other resources by name, limited to what is requested."""
+    reserved: bool = False
+    """Whether cpu and memory are limited to what is requested, so that the pod's quality of service is Guaranteed."""
+    limits: dict[str, str] = field(default_factory=dict, metadata=QUANTITIES)
+    """Limits of cpu and memory where they differ from the requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,20 +119,51 @@ class Role:
     """One kind of pod of the training."""
 
     name: str
-    replicas: Replicas
+    """The key under which it stands."""
+    replicas: Replicas = field(metadata={"codec": (_read_replicas, _write_replicas)})
     resources: Resources = field(default_factory=Resources)
+    min: int | None = None
+    """How many of a fixed number of pods the Job cannot run without; all where None."""
+    procs: int | None = None
+    """Processes (MPI: slots) a pod; one for each GPU, at least one, where None."""
+    image: str | None = None
     command: tuple[str, ...] = ()
-    """Overrides the spec's command for this role."""
-    env: dict[str, str] = field(default_factory=dict)
+    """Overrides the spec's command and args for this role."""
+    args: tuple[str, ...] = ()
+    env: Env = field(default_factory=dict, metadata=ENV)
+    env_from: tuple[EnvSource, ...] = field(default=(), metadata=ENV_FROM)
+    volumes: tuple[Volume, ...] = field(default=(), metadata=VOLUMES)
+    pod: Pod = field(default_factory=Pod)
+    pod_patch: KubernetesPart = field(default_factory=dict)
+    placement: Placement = field(default_factory=Placement)
+    depends_on: tuple[str, ...] = ()
+    """Roles whose pods have to run before the pods of this one are made."""
+    success: bool | None = None
+    """Whether the Job has succeeded once the pods of this role have; the framework's own rule where None."""
+
+    @property
+    def processes(self) -> int:
+        """How many processes a pod runs."""
+        return self.procs or max(1, 0 if self.resources.gpu_share else self.resources.gpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """The global batch and how it follows the number of workers."""
 
-    size: int | None = None
+    size: int | None = field(default=None, metadata={"key": "global"})
     """Samples a step (`elasticity.batch.global`); None: the training code says it."""
     rule: Literal["constant"] = "constant"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinator:
+    """The pod that brings the workers of an elastic Job together."""
+
+    image: str | None = None
+    """An image that holds kfp-volcano; the spec's image where None."""
+    service_account: str | None = None
+    resources: Resources = field(default_factory=lambda: Resources(cpu="500m", memory="1Gi"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +176,7 @@ class Elasticity:
     """Least time between two automatic resizes."""
     grace_s: float = 60.0
     """How long a worker has between SIGTERM and SIGKILL."""
+    coordinator: Coordinator = field(default_factory=Coordinator)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +196,14 @@ class Checkpoint:
     keep: int = 3
 
 
+def _read_keeping(value: str | float) -> float | None:
+    return None if value == FOREVER else duration(value)
+
+
+def _write_keeping(seconds: float | None) -> str | float:
+    return FOREVER if seconds is None else duration_text(seconds)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
     """What failures lead to."""
@@ -109,8 +211,25 @@ class Faults:
     retries: int = 3
     """How often one worker's program may fail before the Job is given up."""
     timeout_s: float | None = None
-    keep_for_s: float | None = 3600.0
-    """How long a finished Job object stays."""
+    keep_for_s: float | None = field(default=3600.0, metadata={"codec": (_read_keeping, _write_keeping)})
+    """How long a finished Job object stays; None: for ever."""
+    failed: Literal["retry", "restartJob", "fail"] = "retry"
+    """`retry`: the program starts again in its pod, `retries` times; `restartJob`: all pods anew; `fail`: the end."""
+    evicted: Literal["replace", "restartJob", "fail"] | None = None
+    """What a pod that others took away leads to. None: replace where the size may change, else restartJob."""
+    pending: Pending | None = None
+    preflight: Preflight | None = field(default=None, metadata=PREFLIGHT)
+    """Examines a pod's devices before training starts in it."""
+    cleanup: Cleanup | None = field(default=None, metadata=CLEANUP)
+    """Runs after the training program, however that ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mpi:
+    """How the launcher of an MPI training reaches its workers."""
+
+    ssh_path: str = "/root/.ssh"
+    """Where Volcano mounts the keys of ssh: the `.ssh` folder of the image's user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +240,23 @@ class TrainingJob:
     namespace: str
     framework: Framework
     image: str
-    command: tuple[str, ...]
     queue: str
     roles: tuple[Role, ...]
+    command: tuple[str, ...] = ()
+    """Empty: the image's own entry point."""
+    args: tuple[str, ...] = ()
     priority: str | None = None
-    env: dict[str, str] = field(default_factory=dict)
+    min_pods: int | None = None
+    """Pods of all roles together without which nothing starts; the sum of the roles' minima where None."""
+    env: Env = field(default_factory=dict, metadata=ENV)
+    env_from: tuple[EnvSource, ...] = field(default=(), metadata=ENV_FROM)
+    volumes: tuple[Volume, ...] = field(default=(), metadata=VOLUMES)
+    pod: Pod = field(default_factory=Pod)
+    pod_patch: KubernetesPart = field(default_factory=dict)
+    placement: Placement = field(default_factory=Placement)
     labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    mpi: Mpi | None = None
     elasticity: Elasticity = field(default_factory=Elasticity)
     data: Data = field(default_factory=Data)
     checkpoint: Checkpoint | None = None
@@ -134,8 +264,8 @@ class TrainingJob:
 
     @property
     def workers(self) -> Role:
-        """The role that trains and that resizes: `worker`."""
-        return next(role for role in self.roles if role.name == "worker")
+        """The role that trains, and the one that may resize: `worker`, or the first by name where there is none."""
+        return self.roles[0]
 
     @property
     def elastic(self) -> bool:

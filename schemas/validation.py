@@ -6,11 +6,13 @@ type. Whatever is wrong is found in one go; a rule is skipped where a value it n
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas import rules
 from kfp_volcano.schemas.documents import parse
+from kfp_volcano.schemas.profiles import BUILT_IN, filled
 from kfp_volcano.schemas.structure import Finding, Unknown, deviations, load_schema, normalise
 from kfp_volcano.schemas.wire import build, spec_hash, spec_text, to_wire
 from kfp_volcano.schemas.wording import dotted, explain
@@ -18,6 +20,7 @@ from kfp_volcano.schemas.wording import dotted, explain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from kfp_volcano.schemas.profiles import Profiles
     from kfp_volcano.schemas.structure import Path
     from kfp_volcano.schemas.training_job import TrainingJob
 
@@ -27,19 +30,26 @@ _LONGEST_SPEC = 128 * 1024
 """Bytes of JSON: the spec is an annotation of its Job, and all annotations together may have 256 KiB."""
 
 
-def training_job(value: Mapping[str, Any], *, source: str = "spec", lenient_numbers: bool = False) -> TrainingJob:
-    """The TrainingJob in a mapping.
+def training_job(
+    value: Mapping[str, Any],
+    *,
+    source: str = "spec",
+    lenient_numbers: bool = False,
+    profiles: Profiles = BUILT_IN,
+) -> TrainingJob:
+    """The TrainingJob in a mapping, the resource `profiles` it names filled in.
 
     With `lenient_numbers` text such as "4" is taken for the number it spells where a number is wanted: for values
     that came through pipeline parameters, never for files. Raises SpecError with every problem found.
     """
-    plain, found = _check(value, lenient_numbers=lenient_numbers)
+    plain, found = _check(value, lenient_numbers=lenient_numbers, profiles=profiles)
     told = {finding.path for finding in found}
     found += [Finding(path, "is not known yet", "give it a value") for path in _unknowns(plain, ()) if path not in told]
     if found:
         raise SpecError(_problems(found, source), source=source)
     job = build(plain)
-    size = len(spec_text(job).encode())
+    # What is filled in never makes a spec sixteen times as long.
+    size = len(spec_text(job).encode()) if len(json.dumps(plain)) > _LONGEST_SPEC / 16 else 0
     if size > _LONGEST_SPEC:
         raise SpecError(
             [
@@ -54,19 +64,23 @@ def training_job(value: Mapping[str, Any], *, source: str = "spec", lenient_numb
     return job
 
 
-def check_known(value: Any, *, lenient_numbers: bool = False, source: str = "spec") -> list[Problem]:
+def check_known(
+    value: Any, *, lenient_numbers: bool = False, source: str = "spec", profiles: Profiles = BUILT_IN
+) -> list[Problem]:
     """What is wrong with a spec as far as it is known: an `Unknown` is right wherever it stands.
 
     For the time a pipeline is compiled, when some values are still parameters or outputs of earlier steps.
     """
-    _, found = _check(value, lenient_numbers=lenient_numbers)
+    _, found = _check(value, lenient_numbers=lenient_numbers, profiles=profiles)
     return _problems(found, source)
 
 
-def _check(value: Any, *, lenient_numbers: bool) -> tuple[Any, list[Finding]]:
+def _check(value: Any, *, lenient_numbers: bool, profiles: Profiles) -> tuple[Any, list[Finding]]:
     schema = load_schema("training-job.v1")
     plain, found = normalise(value, schema, lenient_numbers=lenient_numbers)
     found += [each for deviation in deviations(plain, schema) for each in explain(deviation, schema, rules.PLANNED)]
+    plain, missing = filled(plain, profiles)
+    found += missing
     first: dict[Path, Finding] = {}
     for each in found:  # what is of the wrong type is no wrong choice besides
         first.setdefault(each.path, each)

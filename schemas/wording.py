@@ -23,6 +23,8 @@ _WANTED = {
     "string": "text",
     "integer": "a whole number",
     "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
 }
 _FOUND = {
     dict: "a mapping",
@@ -78,8 +80,8 @@ def explain(deviation: Deviation, root: Schema, planned: Collection[Path]) -> It
         case "const":
             yield Finding(path, f"is {shown(found)}", f"this version of kfp-volcano reads {limit}")
         case "pattern":
-            yield Finding(path, f"{shown(found)} is not a valid {rule['title']}", _description(rule))
-        case "minItems" | "minLength":
+            yield Finding(path, f"{shown(found)} is not a valid {rule.get('title', 'value')}", _description(rule))
+        case "minItems" | "minLength" | "minProperties":
             yield Finding(path, "is empty", _description(rule))
         case _:
             yield Finding(path, *_out_of_bounds(keyword, limit, found))
@@ -93,6 +95,8 @@ def _out_of_bounds(keyword: str, limit: Any, found: Any) -> tuple[str, str]:
             return f"{shown(found)} is too small", f"more than {limit}"
         case "maximum":
             return f"{shown(found)} is too large", f"at most {limit}"
+        case "maxItems":
+            return f"has {len(found)} entries", f"at most {limit}"
         case "maxLength":
             return f"has {len(found)} characters", f"at most {limit}"
     raise AssertionError(f"there are no words for the keyword {keyword}")

@@ -1,34 +1,41 @@
 """The program of the coordinator pod: `python -m kfp_volcano.elastic.autoscaler.coordinator`.
 
-First what workers wait for (the lighthouse and the receiver of their progress), then, as often as it takes, what needs
-the cluster: publishing progress, and the autoscaler beside the Job. That the cluster does not answer never stops
-training. It keeps nothing: killed and started again it goes on from the Job's annotations.
+First what workers wait for (the receiver of their progress, and the lighthouse, or with strategy `restart` the
+generations), then, as often as it takes, what needs the cluster: publishing progress, and the autoscaler beside the
+Job. That the cluster does not answer never stops training. It keeps nothing: killed and started again it goes on from
+the Job's annotations, and from what the agents tell it.
 
 Exit codes: 0 after SIGTERM or SIGINT, 2 where the environment is not a coordinator pod's or a port is taken.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kfp_volcano.elastic.autoscaler.publishing import ProgressPublisher
+from kfp_volcano.elastic.coordination.generations import GenerationService
+from kfp_volcano.elastic.coordination.progress import ProgressReceiver
+from kfp_volcano.elastic.generations import Generations
 from kfp_volcano.elastic.runtime.coordinator import Coordinator
 from kfp_volcano.errors import KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas import names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from kfp_volcano.schemas.records import Progress
     from kfp_volcano.volcano.cluster.base import Cluster
 
 __all__ = ["main"]
 
+ENDING = (signal.SIGTERM, signal.SIGINT)
 RETRY_S = 5.0
 """Before the next try to start what needs the cluster, seconds."""
 
@@ -39,7 +46,8 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     stopped = threading.Event()
-    _stop_on_signals(stopped)
+    # Held back in all threads to come; `_listen` lets them through in this one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     missing = [name for name in (names.ENV_JOB, names.ENV_POD_IP) if not environment.get(name)]
     if missing:
         _log.error("this is the program of a Job's coordinator pod: not set: %s", " and ".join(missing))
@@ -48,20 +56,41 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     namespace, _, name = environment[names.ENV_JOB].partition("/")
     publisher = ProgressPublisher(link.cluster, namespace, name)
     try:
-        coordinator = Coordinator(environment[names.ENV_POD_IP], on_progress=publisher.offer)
-    except OSError as error:
+        services = _serve(environment, publisher.offer)
+    except (OSError, ValueError) as error:
         _log.error("%s", error)
         return 2
     _log.info("coordinating %s on %s", environment[names.ENV_JOB], environment[names.ENV_POD_IP])
-    while not stopped.is_set() and not _attend(environment, link):
-        _stop_on_signals(stopped)
-        stopped.wait(RETRY_S)
-    # Again, because Ray has put its own handler in place of ours.
-    _stop_on_signals(stopped)
-    stopped.wait()
+    while not _attend(environment, link):
+        if _listen(stopped, RETRY_S):
+            break
+    else:
+        _listen(stopped, None)
     publisher.close()
-    coordinator.stop()
+    for service in services:
+        service.stop()
     return 0
+
+
+class _Service(Protocol):
+    """Something that workers connect to."""
+
+    def stop(self) -> None: ...
+
+
+def _serve(environment: Mapping[str, str], on_progress: Callable[[Progress], None]) -> Sequence[_Service]:
+    """Open the ports. Raises OSError where one is taken, ValueError where the environment is not a coordinator's."""
+    host = environment[names.ENV_POD_IP]
+    roles = environment.get(names.ENV_ROLES)
+    if roles is None:
+        return [Coordinator(host, on_progress)]
+    generations = Generations(json.loads(roles), names.WORKER, int(environment.get(names.ENV_LEAST) or 1))
+    receiver = ProgressReceiver(host, on_progress)
+    try:
+        return [receiver, GenerationService(host, generations)]
+    except OSError:
+        receiver.stop()
+        raise
 
 
 class _Link:
@@ -99,9 +128,14 @@ def _attend(environment: Mapping[str, str], link: _Link) -> bool:
     return True
 
 
-def _stop_on_signals(stopped: threading.Event) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+def _listen(stopped: threading.Event, seconds: float | None) -> bool:
+    """Wait for a signal to end; whether one came, also while Ray had put its own handlers in place of ours."""
+    for number in ENDING:
         signal.signal(number, lambda *_: stopped.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    stopped.wait(seconds)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    return stopped.is_set()
 
 
 if __name__ == "__main__":

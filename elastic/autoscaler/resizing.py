@@ -183,11 +183,17 @@ def _settle(job: Manifest, outcome: ResizeOutcome, got: int, why: str, now: floa
 
 
 def _await_training(job: Manifest, outcome: ResizeOutcome, now: float) -> Step:
-    """Done when training shows the new size; at once where it does not report, or is over."""
+    """Done when training shows the new size; at once where nothing reports, or training is over."""
     progress = progress_of(job)
     since = outcome.patched_at or now
     report_by = (outcome.ready_at or now) + REPORT_S
-    shown = progress is None or (progress.workers == outcome.to_workers and progress.at >= since)
+    if progress is None:
+        # Training with the live runtime reports, from its first steps on: those may be still to come.
+        spec = spec_of(job)
+        reports = spec is not None and (spec.framework, spec.elasticity.strategy) == ("pytorch", "live")
+        shown = not reports
+    else:
+        shown = progress.workers == outcome.to_workers and progress.at >= since
     over = job_state(job) is not JobState.RUNNING
     if not shown and not over and now < report_by:
         return Step(outcome, look_at=report_by)

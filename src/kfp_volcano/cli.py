@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kfp_volcano.cli_convert import convert
+from kfp_volcano.cli_queues import queues
 from kfp_volcano.errors import KfpVolcanoError, SpecError
+from kfp_volcano.reading import read_document
 from kfp_volcano.version import __version__
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ def main() -> None:
                                      kfp-volcano render job.yaml
     Run a pipeline on this machine:  kfp-volcano run pipeline.py --local
     Compile it for a KFP backend:    kfp-volcano compile pipeline.py -o pipeline.yaml
+    Queues of departments and teams: kfp-volcano queues plan tree.yaml
 
     \b
     Exit codes: 0 done · 1 the training failed · 2 wrong use or input ·
@@ -67,20 +71,30 @@ def main() -> None:
     """
 
 
+main.add_command(convert)
 spec_argument = click.argument("spec", type=click.Path(path_type=Path))
 pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path))
 pipeline_option = click.option("--pipeline", "name", metavar="NAME", help="Which pipeline, where the file has several.")
 
 
+profiles_option = click.option(
+    "--profiles",
+    type=click.Path(path_type=Path),
+    envvar="KFP_VOLCANO_PROFILES",
+    help="The platform's resource profiles (kind ResourceProfiles); also from KFP_VOLCANO_PROFILES.",
+)
+
+
 @main.command()
 @spec_argument
-def validate(spec: Path) -> None:
+@profiles_option
+def validate(spec: Path, profiles: Path | None) -> None:
     """Check a TrainingJob: every problem at once, each with its place.
 
     \b
     Example: kfp-volcano validate job.yaml
     """
-    job = _read(spec)
+    job = _read(spec, profiles)
     replicas = job.workers.replicas
     size = f"{replicas.min}" if replicas.fixed else f"{replicas.min} to {replicas.max}"
     click.echo(f"{spec}: {job.namespace}/{job.name} is valid: {size} workers in queue {job.queue}")
@@ -90,23 +104,59 @@ def validate(spec: Path) -> None:
 @spec_argument
 @click.option("--workers", type=int, help="Start with this many workers; by default the least.")
 @click.option("--run-id", default="render", show_default=True, help="The run id that names the Job.")
-def render(spec: Path, workers: int | None, run_id: str) -> None:
+@profiles_option
+def render(spec: Path, workers: int | None, run_id: str, profiles: Path | None) -> None:
     """Print the Volcano manifests of a TrainingJob, as YAML.
 
     \b
     Example: kfp-volcano render job.yaml | kubectl apply --dry-run=server -f -
     """
     from kfp_volcano.schemas.names import job_name  # noqa: PLC0415
-    from kfp_volcano.volcano.manifests.job import job_manifest  # noqa: PLC0415
-    from kfp_volcano.volcano.manifests.render import manifest_yaml  # noqa: PLC0415
+    from kfp_volcano.volcano.manifests.job import manifests  # noqa: PLC0415
+    from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml  # noqa: PLC0415
 
-    job = _read(spec)
+    job = _read(spec, profiles)
     replicas = job.workers.replicas
     workers = replicas.min if workers is None else workers
     if workers not in (replicas.min, *replicas.sizes):
         raise SpecError(f"{workers} is not one of {', '.join(map(str, replicas.sizes))}", source="--workers")
-    manifest = job_manifest(job, name=job_name(job.name, run_id), run_id=run_id, step="render", workers=workers)
-    click.echo(manifest_yaml([manifest]), nl=False)
+    objects = manifests(job, name=job_name(job.name, run_id), run_id=run_id, step="render", workers=workers)
+    click.echo(manifest_yaml(objects), nl=False)
+
+
+@main.command()
+@click.argument("field", default="")
+def explain(field: str) -> None:
+    """Print the documentation of a field of a TrainingJob, and what is below it.
+
+    \b
+    Example: kfp-volcano explain spec.elasticity
+    """
+    from kfp_volcano.schemas.explain import explain as explanation  # noqa: PLC0415
+
+    click.echo(explanation(field), nl=False)
+
+
+@main.command()
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@profiles_option
+def diff(before: Path, after: Path, profiles: Path | None) -> None:
+    """Show what differs between the manifests of two TrainingJobs: nothing where they mean the same.
+
+    \b
+    Example: kfp-volcano diff job.yaml job-2.yaml
+    """
+    from kfp_volcano.volcano.manifests.diff import lines  # noqa: PLC0415
+    from kfp_volcano.volcano.manifests.job import manifests  # noqa: PLC0415
+
+    jobs = [_read(path, profiles) for path in (before, after)]
+    name = jobs[0].name
+    first, second = (
+        manifests(job, name=name, run_id="diff", step="diff", workers=job.workers.replicas.initial) for job in jobs
+    )
+    for line in lines(first, second):
+        click.echo(line)
 
 
 @main.command("compile")
@@ -212,6 +262,9 @@ def doctor() -> None:
         sys.exit(2)
 
 
+main.add_command(queues)
+
+
 def _finish(plan: Any, companion: Any = None) -> None:
     """Run to the end, say where the results are, and exit as the run ended."""
     from rich.console import Console  # noqa: PLC0415
@@ -231,12 +284,9 @@ def _finish(plan: Any, companion: Any = None) -> None:
     sys.exit(outcome.exit_code)
 
 
-def _read(path: Path) -> TrainingJob:
-    from kfp_volcano.schemas.validation import parse, training_job  # noqa: PLC0415
+def _read(path: Path, profiles: Path | None = None) -> TrainingJob:
+    from kfp_volcano.schemas.profiles import BUILT_IN, read_profiles  # noqa: PLC0415
+    from kfp_volcano.schemas.validation import training_job  # noqa: PLC0415
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SpecError(f"cannot be read: {reason}", source=str(path)) from error
-    return training_job(parse(text), source=str(path))
+    known = read_profiles(read_document(profiles), source=str(profiles)) if profiles else BUILT_IN
+    return training_job(read_document(path), source=str(path), profiles=known)

@@ -16,7 +16,7 @@ from apiserver.server import ApiServer
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.schemas.wording import dotted
-from kfp_volcano.volcano.manifests.render import manifest_yaml
+from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml
 from strategies.edits import Edit, apply
 from strategies.json_schema import Path, Schema, keys, texts
 from strategies.texts import HOSTILE, LONG
@@ -62,12 +62,12 @@ def test_hostile_keys(judge: Judge, path: Path, rule: Schema) -> None:
         check(judge, apply(SPEC, [Edit((*path, text), value)]), plain, text)
 
 
-def check(judge: Judge, spec: Any, plain: dict[str, Any] | None, text: str) -> None:
+def check(judge: Judge, spec: Any, plain: list[dict[str, Any]] | None, text: str) -> None:
     """A spec with a hostile text against the Job of the same spec with a harmless one."""
     job = forced(spec)
     if job is not None and plain is not None and text:  # an empty one may mean none
         assert shape(job, text) == shape(plain, HARMLESS), repr(text[:80])
-        assert yaml.load(manifest_yaml([job]), Loader=SAFE_LOADER) == job, repr(text[:80])
+        assert list(yaml.load_all(manifest_yaml(job), Loader=SAFE_LOADER)) == job, repr(text[:80])
     try:
         accepted = training_job(spec)
     except SpecError:

@@ -37,7 +37,9 @@ WEBHOOK_ONLY = {
     "claims named and described": r" ?conflict: If you want to use an existing PVC, just specify VolumeClaimName\.",
     "int32": r"json: cannot unmarshal number into Go value of type int32: .*",
     "what ParseQuantity knows": r"(quantities must match|unable to parse quantity's suffix|not a number: ).*",
-    "a queue's parent": r"(queue \S+ cannot use itself as parent|failed to get parent queue .*? of queue [^;]*)(; )?",
+    "a queue's place": r"(queue .* cannot use itself as parent|failed to get parent queue .* not found)",
+    "a queue's family": r"((parent )?queue .* validation failed: sum of children's .*|queue .* capability\[.*)",
+    "amounts below nothing": r'requestBody\.spec\.\S+: Invalid value: "[^"]*": must be greater than or equal to 0(, )?',
     "policies of tasks, and lists of events": r"\d+ errors? occurred:\n(\t\*.*\n)+\n valid events are [^;]*;",
 }
 """What the webhooks refuse and the policies let pass, by what it is about: the model's sentences."""
@@ -74,8 +76,8 @@ AT_FAULT = {
 def model(manifest: dict[str, Any]) -> tuple[dict[str, Any], InvalidError | None]:
     """What the model stores, or why it refuses, on a cluster that has the queues that are named."""
     spec = manifest.get("spec") if isinstance(manifest.get("spec"), dict) else {}
-    queue = {"metadata": {}, "spec": {}, "status": {"state": "Open"}}
-    there = {("", str(name)): queue for name in (spec.get("queue") or "default", spec.get("parent"))}
+    named = [str(name) for name in (spec.get("queue") or "default", spec.get("parent"))]
+    there = {("", name): {"metadata": {"name": name}, "spec": {}, "status": {"state": "Open"}} for name in named}
     try:
         return admit_create(copy.deepcopy(manifest), {"Queue": there}), None
     except InvalidError as error:
@@ -90,7 +92,7 @@ def disagreement(answer: Answer, refused: InvalidError | None) -> str:
     rest = re.sub(r'^admission webhook "\S+" denied the request: ', "", str(refused))
     for sentence in WEBHOOK_ONLY.values():
         rest = re.sub(sentence, "", rest)
-    if not rest.strip():  # the policies cannot know of it, and the model has looked no further
+    if not rest.strip(" []"):  # the policies cannot know of it, and the model has looked no further
         return ""
     if answer.accepted:
         return f"only the model refuses: {refused}"
@@ -151,7 +153,7 @@ def test_model_and_server_agree_on_changed_jobs(apiserver: ApiServer, data: st.D
     changed = apply(live, changes)
     answer = apiserver.admin.update(changed, dry_run=True)
     try:
-        admit_update(live, changed)
+        admit_update(live, changed, {})
         refused = ""
     except InvalidError as error:
         refused = str(error)

@@ -31,7 +31,10 @@ def test_version_and_help_go_to_standard_output() -> None:
     assert "Exit codes" in run("--help").stdout
 
 
-@pytest.mark.parametrize("command", ["compile", "demo", "doctor", "render", "run", "validate"])
+@pytest.mark.parametrize(
+    "command",
+    ["compile", "convert", "demo", "diff", "doctor", "explain", "queues", "render", "run", "validate"],
+)
 def test_every_command_teaches(command: str) -> None:
     """Each command has a help text that begins with what it does."""
     result = run(command, "--help")
@@ -162,3 +165,35 @@ def test_doctor_names_each_thing_it_looked_for() -> None:
     result = run("doctor")
     for what in ("python", "kfp", "ray", "torch", "torchft", "memory"):
         assert what in result.stdout
+
+
+def test_explain_documents_a_field_and_names_what_is_near_a_wrong_one() -> None:
+    """As `kubectl explain`: what the field is, and what is below it."""
+    shown = run("explain", "spec.elasticity")
+    assert shown.exit_code == 0
+    assert "strategy <text>" in shown.stdout
+    wrong = run("explain", "spec.elastcity")
+    assert wrong.exit_code == 2
+    assert "did you mean elasticity?" in wrong.stderr
+
+
+def test_diff_shows_what_a_change_of_the_spec_changes(digits: Path, tmp_path: Path) -> None:
+    """A spec differs from itself in nothing, and from one of another queue in the queue."""
+    assert run("diff", digits, digits).stdout == ""
+    other = tmp_path / "other.yaml"
+    other.write_text(digits.read_text().replace("queue: research", "queue: other"))
+    assert run("diff", digits, other).stdout == '~ Job.spec.queue: "research" -> "other"\n'
+
+
+def test_a_platform_has_resource_profiles_of_its_own(digits: Path, tmp_path: Path) -> None:
+    """A profile of the platform's file is filled in; one that nobody knows is named, with those that there are."""
+    profiles = tmp_path / "profiles.yaml"
+    profiles.write_text("{apiVersion: kfp-volcano/v1, kind: ResourceProfiles, profiles: {dgx: {cpu: 96, gpu: 8}}}")
+    spec = yaml.safe_load(digits.read_text())
+    spec["spec"]["roles"]["worker"]["resources"] = {"profile": "dgx"}
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(spec))
+    assert "cpu: '96'" in run("render", file, "--profiles", profiles).stdout
+    wrong = run("validate", file)
+    assert wrong.exit_code == 2
+    assert "there is no profile dgx" in wrong.stderr

@@ -12,10 +12,15 @@ import pytest
 import yaml
 
 from kfp_volcano.cli import main
+from kfp_volcano.schemas.queue_validation import queue_tree
 from kfp_volcano.schemas.validation import training_job
+from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
+from kfp_volcano.volcano.launcher import queues
+from kfp_volcano.volcano.manifests.job import manifests
+from kfp_volcano.volcano.manifests.queue_plan import plan
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
@@ -45,10 +50,28 @@ def test_python_blocks_run(code: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_yaml_blocks_parse_and_specs_are_valid(text: str) -> None:
-    """A block that is a TrainingJob passes the validation."""
+    """A block that is a TrainingJob or a QueueTree passes the validation, and a TrainingJob renders."""
     value = yaml.safe_load(text)
-    if isinstance(value, dict) and value.get("kind") == "TrainingJob":
-        training_job(value)
+    if not isinstance(value, dict):
+        return
+    if value.get("kind") == "QueueTree":
+        queue_tree(value)
+    if value.get("kind") == "TrainingJob":
+        job = training_job(value)
+        assert manifests(job, name=job.name, run_id="docs", step="docs", workers=job.workers.replicas.initial)
+
+
+def test_the_tree_of_queues_is_brought_about(tmp_path: Path) -> None:
+    """The page's tree, on a cluster of this machine; a second time there is nothing to do."""
+    (block,) = [block for block in blocks("yaml") if "kind: QueueTree" in block.values[0]]  # type: ignore[attr-defined]
+    tree = queue_tree(yaml.safe_load(block.values[0]))  # type: ignore[attr-defined]
+    cluster = EmbeddedCluster(tmp_path)
+    try:
+        applied = queues.apply(cluster, plan(tree, queues.read(cluster)), tell=lambda _: None)
+        assert applied.error is None
+        assert plan(tree, queues.read(cluster)).steps == ()
+    finally:
+        cluster.shutdown(grace_s=0)
 
 
 def commands() -> list[object]:
@@ -84,8 +107,9 @@ def test_every_command_and_option_is_documented() -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     """A page nobody can reach is not documentation."""
-    listed = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    assert sorted(page.name for page in (ROOT / "docs").glob("*.md")) == sorted(listed)
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    listed = [page for entry in nav for page in ([entry] if isinstance(entry, str) else next(iter(entry.values())))]
+    assert sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")) == sorted(listed)
 
 
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)(#[^)]*)?\)")

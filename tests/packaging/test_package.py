@@ -26,7 +26,7 @@ def test_every_template_and_schema_is_a_resource() -> None:
     """What is read at run time is found through the import name."""
     package = resources.files(kfp_volcano)
     assert package.joinpath("schemas/json/training-job.v1.schema.json").is_file()
-    assert package.joinpath("volcano/manifests/templates/job.yaml.j2").is_file()
+    assert package.joinpath("volcano/manifests/templates/job.json.j2").is_file()
     assert package.joinpath("volcano/launcher/templates/report.html.j2").is_file()
     assert package.joinpath("py.typed").is_file()
 

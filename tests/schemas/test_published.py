@@ -12,7 +12,8 @@ from importlib import resources
 import pytest
 from jsonschema import Draft202012Validator
 
-from kfp_volcano.schemas import records, training_job
+from kfp_volcano.schemas import pods, records, training_job
+from kfp_volcano.schemas.codec import wire_key
 from kfp_volcano.schemas.quantities import duration
 from kfp_volcano.schemas.structure import child_rule, load_schema, resolve
 
@@ -28,8 +29,8 @@ RECORDS = {
     "steps": records.StepRecord,
     "hold": records.Hold,
 }
-# Keys that are not the field's name in camelCase without its unit.
-WIRE_KEYS = {(training_job.Batch, "size"): "global"}
+FILLED_IN = {"profile"}
+"""Keys that a spec may have and its typed values have not: they were replaced by what they stand for."""
 
 
 def parts(schema):
@@ -104,6 +105,17 @@ def test_every_value_of_a_training_job_is_explained():
             assert rule.get("description"), key
 
 
+def the_default(field, rule):
+    """The default of a field as a spec writes it, in the schema's spelling."""
+    value = field.default_factory() if field.default is dataclasses.MISSING else field.default
+    if field.name.endswith("_s"):
+        return rule["default"] if value == duration(rule["default"]) else value
+    if value is None or dataclasses.is_dataclass(value):
+        return {}
+    _, write = field.metadata.get("codec", (None, lambda value: list(value) if isinstance(value, tuple) else value))
+    return write(value)
+
+
 def at(*path):
     """The part of the TrainingJob's schema at a path of keys."""
     rule = TRAINING_JOB
@@ -124,6 +136,18 @@ def at(*path):
         (training_job.Data, [at("spec", "data")]),
         (training_job.Checkpoint, [at("spec", "checkpoint")]),
         (training_job.Faults, [at("spec", "faults")]),
+        (training_job.Mpi, [at("spec", "mpi")]),
+        (training_job.Coordinator, [at("spec", "elasticity", "coordinator")]),
+        (pods.Volume, [at("spec", "volumes", "data")]),
+        (pods.Pod, [at("spec", "pod")]),
+        (pods.Placement, [at("spec", "placement")]),
+        (pods.Toleration, [resolve(at("spec", "placement", "tolerations")["items"], TRAINING_JOB)]),
+        (pods.Topology, [at("spec", "placement", "topology")]),
+        (pods.Devices, [at("spec", "placement", "devices")]),
+        (pods.GpuShare, [at("spec", "roles", "worker", "resources", "gpuShare")]),
+        (pods.Preflight, [at("spec", "faults", "preflight")]),
+        (pods.Cleanup, [at("spec", "faults", "cleanup")]),
+        (pods.Pending, [at("spec", "faults", "pending")]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -133,37 +157,18 @@ def test_a_type_of_the_spec_has_the_keys_and_values_of_its_schema(kind, rules):
     hints = typing.get_type_hints(kind)
     keys = {}
     for field in dataclasses.fields(kind):
-        first, *rest = field.name.removesuffix("_s").split("_")
-        keys[WIRE_KEYS.get((kind, field.name), first + "".join(map(str.capitalize, rest)))] = field
-    if kind is training_job.Role:
-        del keys["name"]  # the key under which the role stands
-    assert keys.keys() == properties.keys()
+        keys[wire_key(field.name, field.metadata)] = field
+    if kind in (training_job.Role, pods.Volume):
+        del keys["name"]  # the key under which it stands
+    assert keys.keys() == properties.keys() - FILLED_IN
     for key, field in keys.items():
         _, values = json_types(hints[field.name])
         assert set(properties[key].get("enum", ())) == values, key
+        if "default" in properties[key] and not required(field):
+            assert the_default(field, properties[key]) == properties[key]["default"], key
         if required(field) and kind is not training_job.Replicas:
             defaulted = "default" in properties[key]
             assert defaulted or any(key in part.get("required", ()) for part in rules), key
-
-
-def test_defaults_of_the_schema_are_those_of_the_types():
-    """The published defaults are those that apply, in the spelling of a spec."""
-
-    def default(*path):
-        return at("spec", *path)["default"]
-
-    elasticity, faults = training_job.Elasticity(), training_job.Faults()
-    checkpoint, resources_ = training_job.Checkpoint(volume="v"), training_job.Resources()
-    assert duration(default("elasticity", "cooldown")) == elasticity.cooldown_s
-    assert duration(default("elasticity", "grace")) == elasticity.grace_s
-    assert default("elasticity", "batch", "rule") == elasticity.batch.rule
-    assert default("data", "sharding") == training_job.Data().sharding
-    assert duration(default("checkpoint", "every")) == checkpoint.every_s
-    assert default("checkpoint", "keep") == checkpoint.keep
-    assert default("faults", "retries") == faults.retries
-    assert duration(default("faults", "keepFor")) == faults.keep_for_s
-    for name in ("cpu", "memory", "gpu"):
-        assert default("roles", "worker", "resources", name) == getattr(resources_, name)
 
 
 @pytest.mark.parametrize("name", RECORDS)

@@ -108,18 +108,12 @@ def test_custom_code_is_fixed_unless_it_says_otherwise():
         ("spec/elastcity", {}, "unknown key | did you mean elasticity?"),
         ("Kind", "x", "unknown key | did you mean kind?"),
         ("spec/roles/worker/resources/tpu", 1, "did you mean gpu?"),
-        ("spec/faults/zzz", 1, "there is retries, timeout, keepFor"),
+        ("spec/faults/zzz", 1, "there is retries, failed, evicted, pending, preflight, cleanup, timeout, keepFor"),
         ("spec/queue", REMOVED, "is missing | Volcano queue"),
-        ("spec/roles/worker", REMOVED, "is missing"),
         ("spec/roles", REMOVED, "is missing"),
         ("spec", REMOVED, "is missing"),
         # not in this version
-        ("spec/placement", {}, "not supported in this version"),
         ("spec/monitor", {}, "not supported in this version"),
-        ("spec/faults/preflight", [], "not supported in this version"),
-        ("spec/roles/worker/resources/rdma", 1, "not supported in this version"),
-        ("spec/framework", "tensorflow", "not supported in this version of kfp-volcano | there is pytorch, custom"),
-        ("spec/elasticity/strategy", "restart", "there is live, fixed"),
         # values of an enumeration
         ("apiVersion", "kfp-volcano/v2", "this version of kfp-volcano reads kfp-volcano/v1"),
         ("kind", "Job", "reads TrainingJob"),
@@ -170,6 +164,7 @@ def test_custom_code_is_fixed_unless_it_says_otherwise():
         ("spec/roles/worker/replicas/sizes", [4, 8], "lacks min, 2"),
         ("spec/roles/worker/replicas/sizes", [], "is empty"),
         # roles
+        ("spec/roles", {}, "is empty"),
         ("spec/roles/core", {"replicas": 1}, "name of a task that kfp-volcano makes"),
         ("spec/roles/elastic", {"replicas": 1}, "name of a task"),
         ("spec/roles/coordinator", {"replicas": 1}, "name of a task"),
@@ -192,8 +187,13 @@ def test_each_problem_is_told_with_its_place_and_remedy(path, value, words):
     [
         ("spec/roles/worker/replicas", {"min": 1}, "spec.roles.worker.replicas.max", "is missing"),
         ("spec/env", {3: "x"}, 'spec.env["3"]', "is a key, but not text"),
-        ("spec/env", {"A": 1}, "spec.env.A", 'text, but is a whole number: 1 | put it in quotes: "1"'),
-        ("spec/env", {"A": True}, "spec.env.A", 'text, but is true/false: true | put it in quotes: "true"; YAML reads'),
+        ("spec/env", {"A": 1}, "spec.env.A", 'text or a mapping, but is a whole number: 1 | put it in quotes: "1"'),
+        (
+            "spec/env",
+            {"A": True},
+            "spec.env.A",
+            'text or a mapping, but is true/false: true | put it in quotes: "true"',
+        ),
         ("spec/command", ["python", 3], "spec.command[1]", 'put it in quotes: "3"'),
         ("spec/env", {"A": b"x"}, "spec.env.A", "is binary"),
         ("spec/env", {"A": {1}}, "spec.env.A", "is a set"),
@@ -220,7 +220,7 @@ def test_each_problem_is_told_with_its_place_and_remedy(path, value, words):
             "spec.roles.eval.replicas",
             "only worker can be resized",
         ),
-        ("spec/framework", "custom", "spec.elasticity.strategy", "live needs framework pytorch, not custom"),
+        ("spec/framework", "custom", "spec.elasticity.strategy", "live needs framework pytorch or ray, not custom"),
         (
             "spec/elasticity/strategy",
             "fixed",

@@ -41,11 +41,15 @@ KINDS: dict[str, Kind] = {
         Kind("Job", "batch.volcano.sh/v1alpha1", "jobs"),
         Kind("PodGroup", "scheduling.volcano.sh/v1beta1", "podgroups"),
         Kind("Queue", "scheduling.volcano.sh/v1beta1", "queues", namespaced=False),
+        Kind("Command", "bus.volcano.sh/v1alpha1", "commands"),
         Kind("Pod", "v1", "pods"),
         Kind("Node", "v1", "nodes", namespaced=False),
         Kind("Event", "v1", "events"),
         Kind("ConfigMap", "v1", "configmaps"),
+        Kind("Secret", "v1", "secrets"),
+        Kind("ResourceQuota", "v1", "resourcequotas"),
         Kind("Lease", "coordination.k8s.io/v1", "leases"),
+        Kind("ResourceClaimTemplate", "resource.k8s.io/v1", "resourceclaimtemplates"),
         Kind("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
     )
 }

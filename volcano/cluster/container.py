@@ -2,7 +2,8 @@
 
 As the kubelet does it: environment from values, the downward API and ConfigMaps, `$(NAME)` references, resolved anew
 at each start. Beyond that, what a cluster provides and one machine lacks: the Job's host names become the addresses
-of its pods, and the mount paths of volumes become folders, in environment, command and arguments.
+of its pods, also in the files of ConfigMaps, and the mount paths of volumes become folders, in environment, command and
+arguments; and TensorFlow's servers, which listen on all addresses, get ports of their own.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.errors import InvalidError
+from kfp_volcano.schemas import names
 from kfp_volcano.volcano.model.pods import JOB
 from kfp_volcano.volcano.model.resources import pod_request
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kfp_volcano.volcano.cluster.base import Manifest
 
-__all__ = ["Mount", "Program", "build_program"]
+__all__ = ["Mount", "Program", "build_program", "with_addresses"]
 
 _FIELD = re.compile(r"^metadata\.(labels|annotations)\['([^']+)'\]$")
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
 _MILLI = 1000
 
-ReadConfig: TypeAlias = Callable[[str], Mapping[str, str] | None]
-"""From the name of a ConfigMap of the pod's namespace to its data, or None where there is none."""
+ReadData: TypeAlias = Callable[[str, str], Mapping[str, str] | None]
+"""From a kind, ConfigMap or Secret, and a name in the pod's namespace to its data, or None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,8 @@ def build_program(
     workdir: Path,
     interpreter: str,
     address_of: Callable[[str], str],
-    read_config: ReadConfig,
+    port_of: Callable[[str], int],
+    read_data: ReadData,
 ) -> Program:
     """The program of a container.
 
@@ -68,16 +73,18 @@ def build_program(
         workdir: where it runs unless `workingDir` is one of its mounts or an absolute folder that exists.
         interpreter: what `python` and `python3` mean.
         address_of: from the name of a pod of the same namespace to its address.
-        read_config: reads ConfigMaps.
+        port_of: likewise, to a port that no other pod of the machine has.
+        read_data: reads ConfigMaps and Secrets.
 
     Raises InvalidError for a reference to what does not exist.
     """
-    here = _Localisation(pod, mounts, address_of)
-    values: dict[str, str] = {}
+    here = _Localisation(pod, mounts, address_of, port_of)
+    values = {name: here(text) for name, text in _from_sources(container, read_data)}
     for entry in container.get("env") or ():
-        value = _value(entry, pod, read_config)
+        value = _value(entry, pod, read_data)
         if value is not None:
-            values[entry["name"]] = here(_expand(value, values))
+            text = _expand(value, values)
+            values[entry["name"]] = here(here.with_ports(text) if entry["name"] == "TF_CONFIG" else text)
     argv = [here(_expand(word, values)) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
     if not argv:
         raise InvalidError(
@@ -86,26 +93,49 @@ def build_program(
     if argv[0] in {"python", "python3"}:
         argv[0] = interpreter
     threads = str(max(1, pod_request(pod["spec"]).get("cpu", 0) // _MILLI))
-    env = {"OMP_NUM_THREADS": threads, **base_env, **values}
+    own = {"OMP_NUM_THREADS": threads, names.ENV_PORT: str(port_of(pod["metadata"]["name"]))}
+    env = {**own, **base_env, **values}
     return Program(argv, env, _folder(container, here, workdir))
+
+
+def with_addresses(text: str, pod: Manifest, address_of: Callable[[str], str]) -> str:
+    """A text with the addresses of the pods of a pod's Job in place of their host names."""
+    hosts = _host_names(pod)
+    return text if hosts is None else hosts.sub(lambda match: address_of(match[1]), text)
+
+
+def _host_names(pod: Manifest) -> re.Pattern[str] | None:
+    """Finds the host names of the pods of a pod's Job; None where it has none."""
+    job = re.escape((pod["metadata"].get("labels") or {}).get(JOB, ""))
+    namespace = re.escape(pod["metadata"]["namespace"])
+    return re.compile(
+        rf"(?<![\w.-])({job}-[a-z0-9]([a-z0-9-]*[a-z0-9])?-\d+)\.{job}"
+        rf"(\.{namespace}(\.svc(\.cluster\.local)?)?)?(?![\w-]|\.\w)"
+    ) if job else None  # fmt: skip
 
 
 class _Localisation:
     """Replaces, in a text, the Job's host names by addresses and mount paths by folders."""
 
-    def __init__(self, pod: Manifest, mounts: list[Mount], address_of: Callable[[str], str]) -> None:
+    def __init__(
+        self, pod: Manifest, mounts: list[Mount], address_of: Callable[[str], str], port_of: Callable[[str], int]
+    ) -> None:
+        self._pod = pod
         self._address_of = address_of
+        self._port_of = port_of
         self._mounts = sorted(mounts, key=lambda mount: len(mount.path), reverse=True)
-        job = re.escape((pod["metadata"].get("labels") or {}).get(JOB, ""))
-        namespace = re.escape(pod["metadata"]["namespace"])
-        self._host = re.compile(
-            rf"(?<![\w.-])({job}-[a-z0-9]([a-z0-9-]*[a-z0-9])?-\d+)\.{job}"
-            rf"(\.{namespace}(\.svc(\.cluster\.local)?)?)?(?![\w-]|\.\w)"
-        ) if job else None  # fmt: skip
+
+    def with_ports(self, text: str) -> str:
+        """The text with the port of each of the Job's TensorFlow servers in place of the one that all of them have."""
+        hosts = _host_names(self._pod)
+        if hosts is None:
+            return text
+        return re.compile(rf"{hosts.pattern}:{names.TENSORFLOW_PORT}\b").sub(
+            lambda match: match[0].rpartition(":")[0] + f":{self._port_of(match[1])}", text
+        )
 
     def __call__(self, text: str) -> str:
-        if self._host is not None:
-            text = self._host.sub(lambda match: self._address_of(match[1]), text)
+        text = with_addresses(text, self._pod, self._address_of)
         for mount in self._mounts:
             path = re.escape(mount.path.rstrip("/"))
             folder = str(mount.folder).replace("\\", r"\\")
@@ -113,21 +143,36 @@ class _Localisation:
         return text
 
 
-def _value(entry: Mapping[str, Any], pod: Manifest, read_config: ReadConfig) -> str | None:
+def _from_sources(container: Manifest, read_data: ReadData) -> Iterator[tuple[str, str]]:
+    """The variables of `envFrom`: all of a ConfigMap or a Secret."""
+    for source in container.get("envFrom") or ():
+        for field, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
+            if field not in source:
+                continue
+            data = read_data(kind, source[field]["name"])
+            if data is None and not source[field].get("optional"):
+                raise InvalidError(f"envFrom: {kind.lower()} not found: {source[field]['name']}")
+            for name, text in (data or {}).items():
+                yield f"{source.get('prefix') or ''}{name}", text
+
+
+def _value(entry: Mapping[str, Any], pod: Manifest, read_data: ReadData) -> str | None:
     """One variable's value, or None where an optional source is not there."""
     source = entry.get("valueFrom")
     if not source:
         return str(entry.get("value", ""))
     if "fieldRef" in source:
         return _field(pod, source["fieldRef"]["fieldPath"])
-    if "configMapKeyRef" in source:
-        wanted = source["configMapKeyRef"]
-        data = read_config(wanted["name"])
+    for field, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
+        if field not in source:
+            continue
+        wanted = source[field]
+        data = read_data(kind, wanted["name"])
         if data is not None and wanted["key"] in data:
             return str(data[wanted["key"]])
         if wanted.get("optional"):
             return None
-        missing = f"couldn't find key {wanted['key']} in ConfigMap" if data is not None else "configmap not found:"
+        missing = f"couldn't find key {wanted['key']} in {kind}" if data is not None else f"{kind.lower()} not found:"
         raise InvalidError(f"env {entry['name']}: {missing} {wanted['name']}")
     raise InvalidError(f"env {entry['name']}: {', '.join(source)} is not offered by the embedded cluster")
 

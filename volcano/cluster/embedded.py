@@ -40,6 +40,12 @@ __all__ = ["EmbeddedCluster"]
 _DEBOUNCE_S = 0.02
 _MOST_EVENTS = 2000
 _PRIVATE = ("RAY_", "KFP_VOLCANO_")
+_ONE_MACHINE = {
+    "GLOO_SOCKET_IFNAME": "lo",
+    # Open MPI takes pods for machines: their processes would share memory under names that are unique on a machine.
+    "OMPI_MCA_btl": "self,tcp",
+}
+"""What collective libraries have to know of pods that are processes of one machine."""
 
 
 class EmbeddedCluster:
@@ -151,6 +157,7 @@ class EmbeddedCluster:
             *preflight.size_problems(job, objects),
             *preflight.command_problems(job, self._workdir, self._env["PATH"]),
             *preflight.volume_problems(job, self._volumes),
+            *preflight.plugin_problems(job, self._env["PATH"]),
         ]
 
     def shutdown(self, grace_s: float = 5.0) -> None:
@@ -206,9 +213,10 @@ class EmbeddedCluster:
                 world.remove("Event", self._events.popleft(), now)
 
     def _patience(self) -> float | None:
-        """How long the control loop may sleep though nothing happens: until the next Job expires."""
+        """How long the control loop may sleep if nothing happens: until a Job expires or a policy's time is over."""
         with self._store.transaction() as (world, now):
-            at = expiry.next_expiry(world.objects)
+            times = (expiry.next_expiry(world.objects), world.delays.next_due())
+        at = min((each for each in times if each is not None), default=None)
         return None if at is None else max(0.0, at - now)
 
     def _env_of(self, pod: Manifest) -> dict[str, str]:
@@ -245,7 +253,7 @@ def _pod_environment(env: Mapping[str, str]) -> dict[str, str]:
     """What a pod's processes get: the user's environment without tokens and the like, and this interpreter first."""
     kept = {name: value for name, value in env.items() if not name.startswith(_PRIVATE)}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    return {"PYTHONUNBUFFERED": "1", **kept, "PATH": path, "GLOO_SOCKET_IFNAME": "lo"}
+    return {"PYTHONUNBUFFERED": "1", **kept, "PATH": path, **_ONE_MACHINE}
 
 
 def _whole_characters(data: bytes) -> bytes:

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from kfp_volcano.volcano.cluster.pod_worker import Machine, PodWorker
-from kfp_volcano.volcano.model.objects import Transition, phase_of, terminating
+from kfp_volcano.volcano.model.objects import Transition, key_of, phase_of, terminating
 
 if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Manifest
@@ -31,6 +31,8 @@ class Kubelet:
 
     def observe(self, transition: Transition) -> None:
         """Hear of a change of any object; does not block."""
+        if transition.kind == "ConfigMap" and transition.old is not None and transition.new is not None:
+            self._refresh(transition.new)
         if transition.kind != "Pod":
             return
         if transition.new is None:
@@ -62,6 +64,13 @@ class Kubelet:
                 worker = self._workers[uid] = PodWorker(self._machine, pod)
                 worker.start()
             return worker
+
+    def _refresh(self, config: Manifest) -> None:
+        namespace, name = key_of(config)
+        with self._lock:
+            workers = [worker for worker in self._workers.values() if worker.namespace == namespace]
+        for worker in workers:
+            worker.refresh(name)
 
     def _forget(self, pod: Manifest | None) -> PodWorker | None:
         with self._lock:

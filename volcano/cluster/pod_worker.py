@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from base64 import b64decode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import InvalidError
-from kfp_volcano.volcano.cluster.container import Program, build_program
+from kfp_volcano.volcano.cluster.container import Program, build_program, with_addresses
 from kfp_volcano.volcano.cluster.pod_process import Exit, PodProcess
 from kfp_volcano.volcano.model.objects import key_of, status_of, terminating, time_text
 
@@ -78,6 +79,7 @@ class PodWorker(threading.Thread):
         super().__init__(name=f"pod-{pod['metadata']['name']}", daemon=True)
         self._machine = machine
         self._pod = pod
+        self.namespace = str(pod["metadata"]["namespace"])
         self._lock = threading.Lock()
         self._grace_s: float | None = None
         self._stopping = threading.Event()
@@ -92,6 +94,11 @@ class PodWorker(threading.Thread):
             self._stopping.set()
             if self._process is not None:
                 self._process.stop(grace_s)
+
+    def refresh(self, config: str) -> None:
+        """A ConfigMap has changed; the kubelet brings it to the pods that have it as files."""
+        if self._process is not None and not self._stopping.is_set():
+            self._machine.volumes.refresh(self._pod, config, self._files)
 
     def run(self) -> None:
         """Start the pod, follow it to its end, and say so."""
@@ -181,17 +188,31 @@ class PodWorker(threading.Thread):
             self._pod,
             manifest,
             base_env=self._machine.env_of(self._pod),
-            mounts=self._machine.volumes.prepare(self._pod, manifest, self._config),
+            mounts=self._machine.volumes.prepare(self._pod, manifest, self._files),
             workdir=self._machine.workdir,
             interpreter=self._machine.interpreter,
-            address_of=lambda name: self._machine.addresses.address((namespace, name)),
-            read_config=self._config,
+            address_of=self._address_of,
+            port_of=lambda name: self._machine.addresses.port((namespace, name)),
+            read_data=self._data,
         )
 
-    def _config(self, name: str) -> Mapping[str, str] | None:
+    def _data(self, kind: str, name: str) -> Mapping[str, str] | None:
         with self._machine.store.transaction() as (world, _):
-            config = world.objects.get("ConfigMap", {}).get((self._pod["metadata"]["namespace"], name))
-        return config.get("data") or {} if config is not None else None
+            found = world.objects.get(kind, {}).get((self._pod["metadata"]["namespace"], name))
+        if found is None:
+            return None
+        data = found.get("data") or {}
+        return data if kind == "ConfigMap" else {key: b64decode(text).decode() for key, text in data.items()}
+
+    def _files(self, kind: str, name: str) -> Mapping[str, str] | None:
+        """What a volume of a ConfigMap or Secret holds; there is no DNS, so Volcano's lists of hosts are addresses."""
+        data = self._data(kind, name)
+        if data is None or kind != "ConfigMap":
+            return data
+        return {key: with_addresses(text, self._pod, self._address_of) for key, text in data.items()}
+
+    def _address_of(self, name: str) -> str:
+        return self._machine.addresses.address((self._pod["metadata"]["namespace"], name))
 
     def _starts_again(self, container: _Container, code: int) -> bool:
         policy = self._pod["spec"].get("restartPolicy", "Always")

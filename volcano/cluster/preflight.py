@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.errors import InvalidError
 from kfp_volcano.schemas.names import GPU
+from kfp_volcano.volcano.cluster.ssh_keys import KEYGEN
 from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, phase_of, status_of
 from kfp_volcano.volcano.model.queues import ROOT, queue_tree
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.volumes import Volumes
 
-__all__ = ["command_problems", "queue_problems", "size_problems", "volume_problems"]
+__all__ = ["command_problems", "plugin_problems", "queue_problems", "size_problems", "volume_problems"]
 
 Finding: TypeAlias = tuple[str, str, str]
 """Path in the Job, what is wrong, what to do."""
@@ -90,6 +91,12 @@ def command_problems(job: Manifest, workdir: Path, path: str) -> Iterator[Findin
             yield f"{at}.command", f"there is no file {script!r} in {folder}", "commands run in the spec file's folder"
 
 
+def plugin_problems(job: Manifest, path: str) -> Iterator[Finding]:
+    """A plugin that needs a program which is not there."""
+    if "ssh" in (job["spec"].get("plugins") or {}) and shutil.which(KEYGEN, path=path) is None:
+        yield "spec.plugins.ssh", f"there is no program {KEYGEN!r} on the PATH", "install OpenSSH's client and server"
+
+
 def volume_problems(job: Manifest, volumes: Volumes) -> Iterator[Finding]:
     """A claim whose folder cannot be written."""
     namespace = job["metadata"].get("namespace") or "default"
@@ -140,10 +147,9 @@ def _starts_alone(job: Manifest, objects: Objects) -> bool:
         created = world.create(job, 0)
     except InvalidError:  # whoever creates the Job will be told
         return True
-    run_controllers(world, 0)
-    run_scheduler(world, 0)
-    run_controllers(world, 0)
-    run_scheduler(world, 0)
+    for _ in ("the gang is let in", "its pods get nodes", "its PodGroup runs"):
+        run_controllers(world, 0)
+        run_scheduler(world, 0)
     namespace, name = key_of(created)
     group = world.get("PodGroup", (namespace, f"{name}-{created['metadata']['uid']}"))
     return phase_of(group) == "Running"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from kfp_volcano.errors import ConflictError, InvalidError
 from kfp_volcano.volcano.cluster.base import KINDS, Event, Kind, Manifest, Patch
 from kfp_volcano.volcano.cluster.json_patch import apply_patch
+from kfp_volcano.volcano.cluster.ssh_keys import ssh_keys
 from kfp_volcano.volcano.model.objects import Key, Transition, key_of, labels_of
 from kfp_volcano.volcano.model.world import World
 
@@ -35,7 +36,7 @@ class Store:
         self.changed = threading.Condition(threading.RLock())
         self._clock = clock
         self._listeners: list[Callable[[Transition], None]] = []
-        self._world = World(lambda: str(uuid.uuid4()), self._happened)
+        self._world = World(lambda: str(uuid.uuid4()), self._happened, new_keys=ssh_keys)
         self._history: deque[tuple[int, Event]] = deque(maxlen=history)
         self._forgotten = 0
 

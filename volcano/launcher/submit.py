@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.observation import observe
@@ -10,7 +11,7 @@ from kfp_volcano.errors import ConflictError, NotFoundError, Problem, SpecError
 from kfp_volcano.schemas.names import ENV_CLUSTER, OWNER, job_name
 from kfp_volcano.schemas.records import Owner, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
-from kfp_volcano.volcano.manifests.job import job_manifest
+from kfp_volcano.volcano.manifests.job import manifests
 
 if TYPE_CHECKING:
     from kfp_volcano.schemas.training_job import TrainingJob
@@ -38,7 +39,7 @@ def submit(cluster: Cluster, job: TrainingJob, *, run_id: str, step: str, now: f
         ConflictError: A Job of that name belongs to another run or was made from another spec.
     """
     name = job_name(job.name, run_id)
-    manifest = job_manifest(job, name=name, run_id=run_id, step=step, workers=job.workers.replicas.min)
+    *_, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=job.workers.replicas.min)
     _set_folder(manifest, folder)
     try:
         return _adopt(cluster.get("Job", name, job.namespace), manifest)
@@ -50,10 +51,11 @@ def submit(cluster: Cluster, job: TrainingJob, *, run_id: str, step: str, now: f
         problems = dict.fromkeys(Problem(_place(path), what, remedy) for path, what, remedy in refusals)
         raise SpecError(list(problems), source=f"TrainingJob {job.name}")
     workers = affordable_workers(cluster, job, now)
-    if workers != job.workers.replicas.min:
-        manifest = job_manifest(job, name=name, run_id=run_id, step=step, workers=workers)
-        _set_folder(manifest, folder)
+    *needed, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=workers)
+    _set_folder(manifest, folder)
     try:
+        for each in needed:
+            _create_once(cluster, each)
         return cluster.create(manifest)
     except ConflictError:
         return _adopt(cluster.get("Job", name, job.namespace), manifest)
@@ -70,6 +72,12 @@ def affordable_workers(cluster: Cluster, job: TrainingJob, now: float) -> int:
     room = snapshot.free_gpus // gpus if gpus else replicas.initial
     sizes = [size for size in (replicas.min, *replicas.sizes) if size <= min(replicas.initial, room)]
     return max(sizes, default=replicas.min)
+
+
+def _create_once(cluster: Cluster, manifest: Manifest) -> None:
+    """Create what the Job needs, which an earlier attempt may have done."""
+    with suppress(ConflictError):
+        cluster.create(manifest)
 
 
 def _adopt(existing: Manifest, wanted: Manifest) -> Manifest:

@@ -1,4 +1,4 @@
-"""The Volcano Job of a TrainingJob.
+"""The Volcano Job of a TrainingJob, and the objects that it needs beside it.
 
 One Job, three tasks where it is elastic: `coordinator` and `core` are the gang, `elastic` is the surplus, and a resize
 changes nothing but `elastic.replicas`. What Volcano does with this shape, and why it has to be so: DESIGN.md, "The
@@ -7,40 +7,30 @@ Volcano Job".
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas import names, records
-from kfp_volcano.schemas.training_job import Replicas, Resources, Role, RuntimeSettings
-from kfp_volcano.schemas.wire import spec_hash, spec_text
+from kfp_volcano.schemas.training_job import Replicas, Role
+from kfp_volcano.schemas.wire import spec_text, text_hash
+from kfp_volcano.volcano.manifests import frameworks, policies
+from kfp_volcano.volcano.manifests.devices import claim_template
+from kfp_volcano.volcano.manifests.placement import combined
+from kfp_volcano.volcano.manifests.pods import claim_name, joint_devices, pod_template
+from kfp_volcano.volcano.manifests.present import present
 from kfp_volcano.volcano.manifests.render import render
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kfp_volcano.schemas.pods import Topology
     from kfp_volcano.schemas.training_job import TrainingJob
 
-__all__ = ["MOUNT_PATH", "job_manifest"]
+__all__ = ["job_manifest", "manifests"]
 
-MOUNT_PATH = "/kfp-volcano/volume"
-"""Where the claim of `checkpoint.volume` is mounted in every pod."""
-
-_COORDINATOR = Role(
-    name=names.COORDINATOR,
-    replicas=Replicas(min=1, max=1, initial=1, sizes=(1,)),
-    resources=Resources(cpu="500m", memory="1Gi"),
-    command=("python", "-m", "kfp_volcano.elastic.autoscaler.coordinator"),
-)
-_CORE_ENDS = {"event": "TaskCompleted", "action": "CompleteJob"}
-_DOWNWARD = {
-    names.ENV_POD: "metadata.name",
-    names.ENV_POD_IP: "status.podIP",
-    names.ENV_TASK_INDEX: "metadata.labels['volcano.sh/task-index']",
-}
-_VOLUME = "checkpoints"
+_COORDINATOR_COMMAND = ("python", "-m", "kfp_volcano.elastic.autoscaler.coordinator")
 _LONGEST_NAME = 63
 
 
@@ -49,20 +39,40 @@ class _Task:
     """One task of the Job: what the template says of it."""
 
     name: str
-    role: str
-    """The role it belongs to; also the name of its container."""
+    role: Role
+    """The role it belongs to, whose name its container has."""
     replicas: int
     min_available: int
     largest: int
     """The most replicas it may ever have."""
     max_retry: int
-    preemptable: bool
-    command: tuple[str, ...]
-    env: dict[str, str]
-    resources: Resources
-    token: bool = False
-    policies: tuple[dict[str, str], ...] = ()
-    priority: str | None = None
+    depends_on: tuple[str, ...] = ()
+    """Other tasks."""
+    policies: tuple[policies.Policy, ...] = ()
+    numa: str | None = None
+
+
+def manifests(job: TrainingJob, *, name: str, run_id: str, step: str, workers: int) -> list[dict[str, Any]]:
+    """All objects of a training in the order in which they are created, the Job last.
+
+    As `job_manifest`, with the ResourceClaimTemplates that the Job's pods refer to, labelled as the Job is.
+    """
+    manifest = job_manifest(job, name=name, run_id=run_id, step=step, workers=workers)
+    claims = [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": {
+                "name": claim_name(name, role),
+                "namespace": job.namespace,
+                "labels": dict(manifest["metadata"]["labels"]),
+            },
+            **claim_template(role.resources, devices),
+        }
+        for role in job.roles
+        if (devices := joint_devices(job, role)) and devices.claimed
+    ]
+    return [*claims, manifest]
 
 
 def job_manifest(job: TrainingJob, *, name: str, run_id: str, step: str, workers: int) -> dict[str, Any]:
@@ -80,77 +90,103 @@ def job_manifest(job: TrainingJob, *, name: str, run_id: str, step: str, workers
         "app.kubernetes.io/instance": name,
         "app.kubernetes.io/managed-by": "kfp-volcano",
     }
-    owner = records.Owner(run_id=run_id, step=step, spec_hash=spec_hash(job))
+    text = spec_text(job)
+    owner = records.Owner(run_id=run_id, step=step, spec_hash=text_hash(text))
     manifest = render(
-        "job.yaml.j2",
+        "job.json.j2",
         {
             "name": name,
             "namespace": job.namespace,
-            "labels": labels,
-            "annotations": {names.OWNER: records.dump(owner), names.SPEC: spec_text(job)},
             "queue": job.queue,
-            "image": job.image,
-            "grace": math.ceil(job.elasticity.grace_s),
-            "min_available": sum(task.min_available for task in tasks),
-            "tasks": [
-                {
-                    "name": task.name,
-                    "replicas": task.replicas,
-                    "min_available": task.min_available,
-                    "max_retry": task.max_retry,
-                    "labels": {**labels, "app.kubernetes.io/component": task.name},
-                    "preemptable": str(task.preemptable).lower(),
-                    "token": task.token,
-                    "container": task.role,
-                    "command": task.command,
-                    "env": _env(job, name, task),
-                    "resources": _resources(task.resources),
-                }
-                for task in tasks
-            ],
+            "priority": job.priority,
+            "min_available": _gang(job, tasks),
+            "max_retry": policies.job_retries(job),
+            "keep_for": None if job.faults.keep_for_s is None else math.ceil(job.faults.keep_for_s),
+            "topology": _topology(job.placement.topology),
+            "plugins": frameworks.plugins(job),
+            "policies": policies.job_policies(job),
+            "tasks": tasks,
         },
     )
-    _add_options(manifest["spec"], job, tasks)
+    manifest["metadata"]["labels"] = labels
+    manifest["metadata"]["annotations"] = {
+        **job.annotations,
+        names.OWNER: records.dump(owner),
+        names.SPEC: text,
+    }
+    for entry, task in zip(manifest["spec"]["tasks"], tasks, strict=True):
+        component = {**labels, "app.kubernetes.io/component": task.name}
+        entry["template"] = pod_template(job, task.role, name=name, task=task.name, labels=component)
+        if task.name == names.ELASTIC and job.priority:
+            entry["template"]["spec"]["priorityClassName"] = names.surplus_priority(job.priority)
     return manifest
 
 
 def _tasks(job: TrainingJob, workers: int) -> list[_Task]:
     """The Job's tasks; those without which nothing can start come first."""
     worker, replicas = job.workers, job.workers.replicas
-    core = _task(job, worker, name=names.CORE, replicas=replicas.min, policies=(_CORE_ENDS,))
-    elastic = _task(
-        job,
-        worker,
-        name=names.ELASTIC,
-        replicas=workers - replicas.min,
-        min_available=0,
-        largest=replicas.max - replicas.min,
-        preemptable=True,
-        priority=job.priority and f"{job.priority}-surplus",
-    )
-    others = [_task(job, role, name=role.name, replicas=role.replicas.min) for role in job.roles if role is not worker]
-    coordinators = [_task(job, _COORDINATOR, name=names.COORDINATOR, replicas=1, token=True)] if _live(job) else []
-    return [*coordinators, core, *([elastic] if job.elastic else []), *others]
+    core = _task(job, worker, replicas.min)
+    others = [_task(job, role, role.replicas.min) for role in job.roles if role is not worker]
+    coordinators, surplus = [], []
+    if frameworks.coordinated(job):
+        coordinators = [_task(job, _coordinator(job), 1)]
+    if job.elastic:
+        largest = replicas.max - replicas.min
+        surplus = [
+            _Task(
+                name=names.ELASTIC,
+                role=worker,
+                replicas=workers - replicas.min,
+                min_available=0,
+                largest=largest,
+                max_retry=policies.task_retries(job, largest),
+                depends_on=core.depends_on,
+                numa=core.numa,
+            )
+        ]
+    return [*coordinators, core, *surplus, *others]
 
 
-def _task(job: TrainingJob, role: Role, *, name: str, replicas: int, **differing: Any) -> _Task:
-    """A task of the gang, unless what is `differing` says otherwise."""
-    largest = differing.get("largest", replicas)
-    of_the_gang = {"min_available": replicas, "largest": largest, "preemptable": False}
+def _task(job: TrainingJob, role: Role, replicas: int) -> _Task:
+    """The task of the gang that holds a role's pods."""
+    ends = any(role is each for each in frameworks.succeeding(job))
     return _Task(
-        name=name,
-        role=role.name,
+        name=frameworks.task_of(job, role),
+        role=role,
         replicas=replicas,
-        max_retry=job.faults.retries * largest,
-        command=role.command or job.command,
-        env={**job.env, **role.env},
-        resources=role.resources,
-        **{**of_the_gang, **differing},
+        min_available=replicas if role.min is None else role.min,
+        largest=replicas,
+        max_retry=policies.task_retries(job, replicas),
+        depends_on=tuple(
+            frameworks.task_of(job, each) for name in role.depends_on for each in job.roles if each.name == name
+        ),
+        policies=(*policies.pending_policies(job), *([policies.COMPLETES] if ends else [])),
+        numa=None if role.name == names.COORDINATOR else combined(job.placement, role.placement).numa,
     )
 
 
-def _live(job: TrainingJob) -> bool:
-    return job.elasticity.strategy == "live"
+def _coordinator(job: TrainingJob) -> Role:
+    coordinator = job.elasticity.coordinator
+    return Role(
+        name=names.COORDINATOR,
+        replicas=Replicas(min=1, max=1, initial=1, sizes=(1,)),
+        image=coordinator.image,
+        resources=coordinator.resources,
+        command=_COORDINATOR_COMMAND,
+    )
+
+
+def _gang(job: TrainingJob, tasks: Sequence[_Task]) -> int:
+    """Pods without which nothing starts. Those that wait for others do not exist yet when the gang is scheduled."""
+    if job.min_pods is not None:
+        return job.min_pods + sum(task.name == names.COORDINATOR for task in tasks)
+    return sum(task.min_available for task in tasks if not task.depends_on)
+
+
+def _topology(topology: Topology | None) -> dict[str, Any] | None:
+    if topology is None:
+        return None
+    return present(mode=topology.mode, highestTierAllowed=topology.tier, highestTierName=topology.tier_name)
 
 
 def _check(job: TrainingJob, name: str, workers: int, tasks: Sequence[_Task]) -> None:
@@ -164,47 +200,3 @@ def _check(job: TrainingJob, name: str, workers: int, tasks: Sequence[_Task]) ->
             problems.append(Problem("name", f"its pod {pod} would have a name of {len(pod)} characters", "at most 63"))
     if problems:
         raise SpecError(problems, source=f"Job {name}")
-
-
-def _env(job: TrainingJob, name: str, task: _Task) -> list[dict[str, Any]]:
-    """The environment of a task's container: ours first, so that the user's may refer to it by $(NAME)."""
-    checkpoint = job.checkpoint
-    settings = RuntimeSettings(
-        batch=job.elasticity.batch.size, grace_s=job.elasticity.grace_s, sharding=job.data.sharding
-    )
-    if checkpoint:
-        settings = replace(settings, checkpoint_every_s=checkpoint.every_s, checkpoint_keep=checkpoint.keep)
-    values = {names.ENV_JOB: f"{job.namespace}/{name}", names.ENV_TASK: task.name}
-    if _live(job):
-        values[names.ENV_COORDINATOR] = names.host_name(name, names.COORDINATOR, 0)
-    if checkpoint:
-        values[names.ENV_JOB_DIR] = f"{MOUNT_PATH}/{name}"
-    values[names.ENV_ELASTICITY] = json.dumps(asdict(settings), separators=(",", ":"))
-    return [
-        *({"name": key, "valueFrom": {"fieldRef": {"fieldPath": field}}} for key, field in _DOWNWARD.items()),
-        *({"name": key, "value": value} for key, value in {**values, **task.env}.items()),
-    ]
-
-
-def _resources(resources: Resources) -> dict[str, Any]:
-    gpus = {names.GPU: str(resources.gpu)} if resources.gpu else {}
-    requests = {"cpu": resources.cpu, "memory": resources.memory, **gpus}
-    # Kubernetes wants an extended resource's limit to equal its request; cpu and memory may be used beyond it.
-    return {"requests": requests, "limits": gpus} if gpus else {"requests": requests}
-
-
-def _add_options(spec: dict[str, Any], job: TrainingJob, tasks: Sequence[_Task]) -> None:
-    """Add the parts that not every Job has."""
-    if job.priority:
-        spec["priorityClassName"] = job.priority
-    if job.faults.keep_for_s is not None:
-        spec["ttlSecondsAfterFinished"] = math.ceil(job.faults.keep_for_s)
-    for entry, task in zip(spec["tasks"], tasks, strict=True):
-        if task.policies:
-            entry["policies"] = [dict(policy) for policy in task.policies]
-        pod = entry["template"]["spec"]
-        if task.priority:
-            pod["priorityClassName"] = task.priority
-        if job.checkpoint:
-            pod["containers"][0]["volumeMounts"] = [{"name": _VOLUME, "mountPath": MOUNT_PATH}]
-            pod["volumes"] = [{"name": _VOLUME, "persistentVolumeClaim": {"claimName": job.checkpoint.volume}}]

@@ -6,14 +6,11 @@ reads here is what a real cluster says.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from kfp_volcano.errors import InvalidError
 from kfp_volcano.volcano.model import custom_resources, job_admission, queue_admission
+from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of
 
-if TYPE_CHECKING:
-    from kfp_volcano.volcano.model.objects import Manifest, Objects
-
-__all__ = ["admit_create", "admit_update"]
+__all__ = ["admit_create", "admit_delete", "admit_update"]
 
 
 def admit_create(manifest: Manifest, objects: Objects) -> Manifest:
@@ -30,10 +27,20 @@ def admit_create(manifest: Manifest, objects: Objects) -> Manifest:
     return manifest
 
 
-def admit_update(old: Manifest, new: Manifest) -> None:
+def admit_update(old: Manifest, new: Manifest, objects: Objects) -> None:
     """Refuse what may not change. Raises InvalidError."""
-    if new["kind"] == "Job" and new.get("spec") is not old.get("spec"):  # equal is not enough: to Python True is 1
+    if new.get("spec") is old.get("spec"):  # equal is not enough: to Python True is 1
+        return
+    if new["kind"] == "Job":
         job_admission.admit_update(old, new)
+    elif new["kind"] == "Queue":
+        queue_admission.admit_update(old, new, objects)
+
+
+def admit_delete(manifest: Manifest, objects: Objects) -> None:
+    """Refuse what may not go. Raises InvalidError."""
+    if manifest["kind"] == "Queue":
+        queue_admission.admit_delete(manifest, objects)
 
 
 def _admit_pod_group(group: Manifest) -> Manifest:
@@ -44,8 +51,14 @@ def _admit_pod_group(group: Manifest) -> Manifest:
 
 
 def _admit_pod(pod: Manifest, objects: Objects) -> Manifest:
-    """The priority admission plugin: the class's value becomes the pod's."""
-    name = pod["spec"].get("priorityClassName")
-    known = objects.get("PriorityClass", {}).get(("", name or ""))
-    spec = {**pod["spec"], "priority": known["value"] if known else 0}
+    """The priority admission plugin: the class's value becomes the pod's; a class has to be there."""
+    name = pod["spec"].get("priorityClassName", "")
+    classes = objects.get("PriorityClass", {})
+    known = classes.get(("", name))
+    if name and known is None and not name.startswith("system-"):
+        raise InvalidError(f'pods "{key_of(pod)[1]}" is forbidden: no PriorityClass with name {name} was found')
+    known = known or next((each for each in classes.values() if each.get("globalDefault")), {"value": 0})
+    spec = {**pod["spec"], "priority": known["value"]}
+    if "preemptionPolicy" in known:
+        spec["preemptionPolicy"] = known["preemptionPolicy"]
     return {**pod, "spec": spec, "status": {"phase": "Pending", **pod.get("status", {})}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfp_volcano.volcano.model.job_controller import FINISHED
+from kfp_volcano.volcano.model.job_phases import FINISHED
 from kfp_volcano.volcano.model.objects import Delete, Key, Objects, parse_time, status_of
 
 if TYPE_CHECKING:

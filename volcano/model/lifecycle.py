@@ -1,8 +1,7 @@
 """From what happened to an object to what its Job's controller is asked to do.
 
 Sources: the event handlers (pkg/controllers/job/job_controller_handler.go), applyPolicies (job_controller_util.go),
-TaskCompleted and TaskFailed (pkg/controllers/cache/cache.go), Volcano 1.15.1. A policy with a `timeout` never acts:
-delayed actions are not modelled.
+TaskCompleted and TaskFailed (pkg/controllers/cache/cache.go), Volcano 1.15.1.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.volcano.model.durations import parse_duration
 from kfp_volcano.volcano.model.objects import (
     Key,
     Manifest,
@@ -17,6 +17,7 @@ from kfp_volcano.volcano.model.objects import (
     Transition,
     controller_of,
     key_of,
+    owned_by,
     phase_of,
     status_of,
 )
@@ -43,7 +44,10 @@ class Request:
     """Of the Job that the pod belongs to; empty where the event is the Job's own."""
     task: str = ""
     pod: str = ""
+    pod_uid: str = ""
     exit_code: int = 0
+    action: str = ""
+    """Asked for by a Command, whatever the policies say."""
     version: int | None = None
     """The Job's version when the pod was made: events of pods from before a restart are stale."""
 
@@ -65,15 +69,20 @@ def request_for(transition: Transition, objects: Objects) -> Request | None:
     return None
 
 
-def action_for(job: Manifest, request: Request) -> str:
-    """The action of the first policy that matches, task's before Job's; a sync where none does."""
+def action_for(job: Manifest, request: Request) -> tuple[str, float]:
+    """The action of the first policy that matches, task's before Job's, and after how many seconds; else a sync."""
+    if request.action:
+        return request.action, 0
     if request.event in _INTERNAL:
-        return SYNC
+        return SYNC, 0
     if request.job_uid and request.job_uid != job["metadata"]["uid"]:
-        return SYNC
+        return SYNC, 0
     if request.version is not None and request.version < status_of(job).get("version", 0):
-        return SYNC
-    return next((policy["action"] for policy in _policies(job, request.task) if _matches(policy, request)), SYNC)
+        return SYNC, 0
+    for policy in _policies(job, request.task):
+        if _matches(policy, request):
+            return policy["action"], parse_duration(policy.get("timeout") or "0")
+    return SYNC, 0
 
 
 def _job_changed(old: Manifest | None, new: Manifest) -> bool:
@@ -94,6 +103,7 @@ def _pod_request(pod: Manifest, event: str) -> Request:
         job_uid=owner["uid"],
         task=task_of(pod),
         pod=pod["metadata"]["name"],
+        pod_uid=pod["metadata"]["uid"],
         exit_code=code,
         version=int(pod["metadata"]["annotations"].get(VERSION, 0)),
     )
@@ -122,8 +132,8 @@ def _task(pod: Manifest, objects: Objects) -> tuple[Mapping[str, Any], list[Mani
     task = next((each for each in job["spec"]["tasks"] if each["name"] == name), None) if job else None
     if task is None:
         return None
-    members = [each for each in objects["Pod"].values() if job_key(each) == key and task_of(each) == name]
-    return task, members
+    owner = controller_of(pod) or {}
+    return task, [each for each in owned_by(objects, "Pod", owner["uid"]) if task_of(each) == name]
 
 
 def _task_completed(pod: Manifest, objects: Objects) -> bool:
@@ -160,10 +170,9 @@ def _policies(job: Manifest, task: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _matches(policy: Mapping[str, Any], request: Request) -> bool:
-    if policy.get("timeout"):
-        return False
+    """A pod that waits is a reason only together with a `timeout`."""
     events = {*(policy.get("events") or ()), policy.get("event")}
-    if request.event in events or "*" in events:
-        return request.event != "PodPending"
+    if (request.event in events or "*" in events) and (request.event != "PodPending" or policy.get("timeout")):
+        return True
     code = policy.get("exitCode")
     return code is not None and code == request.exit_code

@@ -14,15 +14,18 @@ from typing import Any, TypeAlias
 __all__ = [
     "Change",
     "Create",
+    "CreateKeys",
     "Delete",
     "Key",
     "Manifest",
     "Objects",
+    "Shelf",
     "Transition",
     "Update",
     "controller_of",
     "key_of",
     "labels_of",
+    "owned_by",
     "parse_time",
     "phase_of",
     "status_of",
@@ -36,6 +39,39 @@ Manifest: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str]
 """Namespace and name; the namespace is empty for cluster-scoped kinds."""
 
+
+class Shelf(dict[Key, Manifest]):
+    """All objects of a kind by key, in the order of their creation; it knows whose they are."""
+
+    def __init__(self, kept: Mapping[Key, Manifest] | None = None) -> None:
+        super().__init__()
+        self._by_owner: dict[str, dict[Key, None]] = {}
+        for key, manifest in (kept or {}).items():
+            self[key] = manifest
+
+    def __setitem__(self, key: Key, manifest: Manifest) -> None:
+        if key in self:
+            self._disown(key)
+        super().__setitem__(key, manifest)
+        for owner in manifest["metadata"].get("ownerReferences", ()):
+            self._by_owner.setdefault(owner["uid"], {})[key] = None
+
+    def __delitem__(self, key: Key) -> None:
+        self._disown(key)
+        super().__delitem__(key)
+
+    def owned_by(self, uid: str) -> list[Manifest]:
+        """The objects with this owner."""
+        return [self[key] for key in self._by_owner.get(uid, ())]
+
+    def _disown(self, key: Key) -> None:
+        for owner in self[key]["metadata"].get("ownerReferences", ()):
+            owned = self._by_owner.get(owner["uid"], {})
+            owned.pop(key, None)
+            if not owned:
+                self._by_owner.pop(owner["uid"], None)
+
+
 Objects: TypeAlias = Mapping[str, Mapping[Key, Manifest]]
 """All objects, by kind and key, in the order of their creation."""
 
@@ -45,6 +81,14 @@ class Create:
     """A new object."""
 
     manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class CreateKeys:
+    """A new Secret with an SSH key pair that whoever carries this out makes: here nothing is random."""
+
+    manifest: Manifest
+    """The Secret without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +107,7 @@ class Delete:
     grace_s: float | None = None
 
 
-Change: TypeAlias = Create | Update | Delete
+Change: TypeAlias = Create | CreateKeys | Update | Delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +152,14 @@ def terminating(manifest: Manifest) -> bool:
 def controller_of(manifest: Manifest) -> Mapping[str, Any] | None:
     """The owner reference of the object's controller."""
     return next((owner for owner in manifest["metadata"].get("ownerReferences", ()) if owner.get("controller")), None)
+
+
+def owned_by(objects: Objects, kind: str, uid: str) -> list[Manifest]:
+    """The objects of a kind with this owner; where they are on a Shelf the others are not looked at."""
+    kept = objects.get(kind, {})
+    if isinstance(kept, Shelf):
+        return kept.owned_by(uid)
+    return [each for each in kept.values() if any(o["uid"] == uid for o in each["metadata"].get("ownerReferences", ()))]
 
 
 def time_text(at: float) -> str:

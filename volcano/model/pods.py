@@ -1,6 +1,6 @@
 """The pods of a Job as the job controller makes them, and what they tell of themselves.
 
-Sources: createJobPod (pkg/controllers/job/job_controller_util.go) and the plugins `env` and `svc`
+Sources: createJobPod (pkg/controllers/job/job_controller_util.go) and the plugins `env`, `svc` and `ssh`
 (pkg/controllers/job/plugins), Volcano 1.15.1. The Service and NetworkPolicy of `svc` are left out: nothing reads them.
 """
 
@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.volcano.model.objects import Key, Manifest, Objects, controller_of, key_of, status_of, terminating
+from kfp_volcano.volcano.model import ssh
+from kfp_volcano.volcano.model.objects import (
+    Key,
+    Manifest,
+    Objects,
+    controller_of,
+    key_of,
+    owned_by,
+    status_of,
+    terminating,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,12 +70,9 @@ def task_of(pod: Manifest) -> str:
 
 def pods_of(job: Manifest, objects: Objects) -> dict[str, dict[str, Manifest]]:
     """A Job's pods by task and name."""
-    uid = job["metadata"]["uid"]
     found: dict[str, dict[str, Manifest]] = {task["name"]: {} for task in job["spec"]["tasks"]}
-    for (_, name), pod in objects.get("Pod", {}).items():
-        owner = controller_of(pod)
-        if owner is not None and owner["uid"] == uid:
-            found.setdefault(task_of(pod), {})[name] = pod
+    for pod in owned_by(objects, "Pod", job["metadata"]["uid"]):
+        found.setdefault(task_of(pod), {})[pod["metadata"]["name"]] = pod
     return found
 
 
@@ -119,6 +126,9 @@ def build_pod(job: Manifest, task: Mapping[str, Any], index: int) -> Manifest:
         )
     if runs_plugin(job, "svc"):
         _connect(pod, job)
+    if runs_plugin(job, "ssh"):
+        spec["volumes"] = [*(spec.get("volumes") or ()), ssh.key_volume(job)]
+        _add_to_containers(spec, volumeMounts=[ssh.key_mount(job)])
     return pod
 
 

@@ -1,44 +1,70 @@
-"""Admission of Queues: the CRD, the mutating webhook's defaults, the validating webhook's rules.
+"""Admission of queues: the CRD, the mutating webhook's defaults, the validating webhook's rules with its messages.
 
-Sources: pkg/webhooks/admission/queues/{mutate/mutate_queue.go,validate/validate_queue.go}, Volcano 1.15.1.
+Sources: pkg/webhooks/admission/queues/{mutate/mutate_queue.go,validate/validate_queue.go}, Volcano 1.15.1, with the
+flags' defaults (depth 5, root protected).
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import InvalidError
 from kfp_volcano.volcano.model import custom_resources
-from kfp_volcano.volcano.model.objects import key_of
-from kfp_volcano.volcano.model.resources import resources
+from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, status_of
+from kfp_volcano.volcano.model.queues import ROOT
+from kfp_volcano.volcano.model.resources import POD, Resources, add, format_quantity, parse_quantity, resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kfp_volcano.volcano.model.objects import Manifest, Objects
+__all__ = ["admit_create", "admit_delete", "admit_update"]
 
-__all__ = ["admit_create"]
-
+_DEEPEST = 5
+_FIELDS = ("capability", "deserved", "guarantee")
+_MILLI = 1000
+_MUTATING = "mutatequeue.volcano.sh"
 _HIERARCHY = "volcano.sh/hierarchy"
 _WEIGHTS = "volcano.sh/hierarchy-weights"
 _WEIGHT = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 def admit_create(queue: Manifest, objects: Objects) -> Manifest:
-    """The Queue as it is stored. Raises InvalidError with the message of whoever refused it."""
-    given = custom_resources.read(queue, "mutatequeue.volcano.sh", fills=("weight", 0))
-    defaulted = _with_defaults(given)
-    custom_resources.check(defaulted)
-    problems = [*_amount_problems(defaulted["spec"]), *_hierarchy_problems(_annotations(defaulted))]
-    problems += _parent_problems(key_of(queue)[1], defaulted["spec"].get("parent"), objects)
-    if problems:
-        raise InvalidError(
-            'admission webhook "validatequeue.volcano.sh" denied the request: '
-            + "; ".join(sentence for _, sentence in problems),
-            fields=[field for field, _ in problems],
-        )
-    return defaulted
+    """The queue with its defaults. Raises InvalidError."""
+    admitted = _with_defaults(custom_resources.read(queue, _MUTATING, fills=("weight", 0)))
+    custom_resources.check(admitted)
+    _check_alone(admitted)
+    _refuse(_place_problem(admitted, objects), "spec.parent")
+    if key_of(queue)[1] != ROOT:
+        _refuse(next(_family_problems(admitted, objects), ""))
+    return admitted
+
+
+def admit_update(old: Manifest, new: Manifest, objects: Objects) -> None:
+    """Refuse a change that is wrong in itself or beside the queues around it. Raises InvalidError."""
+    custom_resources.check(custom_resources.read(new, _MUTATING))
+    _check_alone(new)
+    before, after = old["spec"], new["spec"]
+    moved = before.get("parent") != after.get("parent")
+    if moved:
+        _refuse(_place_problem(new, objects), "spec.parent")
+    changed = any(_amounts(before, field) != _amounts(after, field) for field in _FIELDS)
+    if key_of(new)[1] == ROOT:
+        if changed:
+            _refuse("root queue's resource attributes (capability, deserved, guarantee) cannot be modified")
+    elif moved or changed:
+        _refuse(next(_family_problems(new, objects), ""))
+
+
+def admit_delete(queue: Manifest, objects: Objects) -> None:
+    """Refuse to delete the two queues Volcano needs, and one with children. Raises InvalidError."""
+    name = key_of(queue)[1]
+    if name in {ROOT, "default"}:
+        _refuse(f"`{name}` queue can not be deleted")
+    children = [key_of(child)[1] for child in _children(name, objects)]
+    if children:
+        _refuse(f"queue {name} can not be deleted because it has {len(children)} child queues: {', '.join(children)}")
 
 
 def _with_defaults(queue: Manifest) -> Manifest:
@@ -47,9 +73,9 @@ def _with_defaults(queue: Manifest) -> Manifest:
     spec["weight"] = spec.get("weight") or 1
     annotations = _annotations(queue)
     path, weights = annotations.get(_HIERARCHY), annotations.get(_WEIGHTS)
-    if not path or not weights or path.startswith("root"):
+    if not path or not weights or path.startswith(ROOT):
         return {**queue, "spec": spec}
-    rooted = {**annotations, _HIERARCHY: f"root/{path}", _WEIGHTS: f"1/{weights}"}
+    rooted = {**annotations, _HIERARCHY: f"{ROOT}/{path}", _WEIGHTS: f"1/{weights}"}
     return {**queue, "metadata": {**queue["metadata"], "annotations": rooted}, "spec": spec}
 
 
@@ -57,37 +83,158 @@ def _annotations(queue: Manifest) -> Mapping[str, str]:
     return queue["metadata"].get("annotations") or {}
 
 
-def _amount_problems(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Guarantee <= deserved <= capability, for each resource that both name; a guarantee has to be deserved."""
-    stated = (spec.get("capability"), spec.get("deserved"), (spec.get("guarantee") or {}).get("resource"))
+def _refuse(problem: str, *fields: str) -> None:
+    if problem:
+        raise InvalidError(f'admission webhook "validatequeue.volcano.sh" denied the request: {problem}', fields=fields)
+
+
+def _check_alone(queue: Manifest) -> None:
     try:
-        capability, deserved, guarantee = map(resources, stated)
+        problems = dict([*_hierarchy_problems(_annotations(queue)), *_alone_problems(queue)])
     except ValueError as error:
-        yield "spec", str(error)
-        return
-    for name in deserved:
-        if deserved[name] > capability.get(name, deserved[name]):
-            yield "spec.deserved", f"spec.deserved: {name} must be <= capability"
-    for name in guarantee:
-        if name not in deserved or guarantee[name] > deserved[name]:
-            yield "spec.guarantee", f"spec.guarantee: {name} must be <= deserved"
+        problems = {str(error): "spec"}
+    if problems:
+        told = next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]"
+        _refuse(told, *problems.values())
 
 
 def _hierarchy_problems(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What the scheduler's hierarchical DRF reads: as many weights as there are levels, each more than nothing."""
-    path, weights = annotations.get(_HIERARCHY, ""), annotations.get(_WEIGHTS, "")
-    if not path and not weights:
-        return
-    levels = weights.split("/")
-    if not path or not weights or len(path.split("/")) != len(levels):
-        yield "metadata.annotations", f"{_HIERARCHY} must have the same length with {_WEIGHTS}"
-    for weight in levels if weights else ():
+    path, weights, at = annotations.get(_HIERARCHY, ""), annotations.get(_WEIGHTS, ""), "metadata.annotations"
+    levels = weights.split("/") if weights else []
+    if (path or weights) and (not path or len(path.split("/")) != len(levels)):
+        yield f"{_HIERARCHY} must have the same length with {_WEIGHTS}", at
+    for weight in levels:
         if not _WEIGHT.fullmatch(weight) or not float(weight) > 0:
-            yield "metadata.annotations", f"{weight} in the {weights} must be larger than 0"
+            yield f"{weight} in the {weights} must be larger than 0", at
 
 
-def _parent_problems(name: str, parent: str | None, objects: Objects) -> Iterator[tuple[str, str]]:
+def _alone_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
+    """validateResourceQuantityOfQueue, validateStateOfQueue: guarantee <= deserved <= capability."""
+    spec = queue["spec"]
+    stated = {field: _amounts(spec, field) for field in _FIELDS}
+    for field, amounts in stated.items():
+        for name, text in amounts.items():
+            if parse_quantity(text) < 0:
+                at = f"requestBody.spec.{'guarantee.resource' if field == 'guarantee' else field}.{name}"
+                yield f'{at}: Invalid value: "{text}": must be greater than or equal to 0', f"spec.{field}"
+    capability, deserved, guarantee = (stated[field] for field in _FIELDS)
+    for name, least in guarantee.items():
+        at = f"requestBody.spec.deserved.{name}: Invalid value:"
+        if name not in deserved:
+            yield f'{at} "<nil>": deserved[{name}] must be >= guarantee[{name}]={least}', "spec.deserved"
+        elif parse_quantity(deserved[name]) < parse_quantity(least):
+            share = deserved[name]
+            yield f'{at} "{share}": deserved[{name}]={share} must be >= guarantee[{name}]={least}', "spec.deserved"
+    for name, share in deserved.items():
+        if name in capability and parse_quantity(share) > parse_quantity(capability[name]):
+            most = capability[name]
+            at = f"requestBody.spec.deserved.{name}: Invalid value:"
+            yield f'{at} "{share}": deserved[{name}]={share} must be <= capability[{name}]={most}', "spec.deserved"
+
+
+def _place_problem(queue: Manifest, objects: Objects) -> str:
+    """validateHierarchicalQueue: the parent is there, is not the queue itself, not too deep, and runs no pods."""
+    name, parent = key_of(queue)[1], queue["spec"].get("parent", "")
+    if parent in {"", ROOT}:
+        return ""
     if parent == name:
-        yield "spec.parent", f"queue {name} cannot use itself as parent"
-    elif parent and parent != "root" and ("", parent) not in objects.get("Queue", {}):
-        yield "spec.parent", f"failed to get parent queue {parent} of queue {name}"
+        return f"queue {name} cannot use itself as parent"
+    depth, above = 1, parent
+    while above not in {"", ROOT}:
+        depth += 1
+        if depth > _DEEPEST:
+            return f"queue {name} exceeds the maximum allowed depth of {_DEEPEST}"
+        found = objects.get("Queue", {}).get(("", above))
+        if found is None:
+            return (
+                f'failed to get parent queue {above} of queue {name}: queue.scheduling.volcano.sh "{above}" not found'
+            )
+        above = found["spec"].get("parent", "")
+    pods = resources(status_of(objects["Queue"]["", parent]).get("allocated")).get(POD, 0)
+    if pods and not _children(parent, objects):
+        count = format_quantity(pods)
+        return f"queue {parent} cannot be the parent queue of queue {name} because it has allocated Pods: {count}"
+    return ""
+
+
+def _family_problems(queue: Manifest, objects: Objects) -> Iterator[str]:
+    """validateHierarchicalQueueResources: against the ancestors, with the siblings, and for the children."""
+    name, spec = key_of(queue)[1], queue["spec"]
+    parent = objects.get("Queue", {}).get(("", spec.get("parent", "")))
+    if parent is not None and key_of(parent)[1] != ROOT:
+        for resource, most in _numbers(spec, "capability").items():
+            limit = _nearest_limit(parent, resource, objects)
+            if limit and most > limit:
+                yield (
+                    f"queue {name} capability[{resource}]={_shown(resource, most)} exceeds its ancestor's"
+                    f" capability={_shown(resource, limit)}"
+                )
+        others = [each for each in _children(key_of(parent)[1], objects) if key_of(each)[1] != name]
+        yield from _sum_problems(f"parent queue {key_of(parent)[1]}", parent, [*others, queue])
+    children = _children(name, objects)
+    for resource, most in _numbers(spec, "capability").items():
+        largest = max((_largest_limit(child, resource, objects) for child in children), default=0)
+        if most and most < largest:
+            yield (
+                f"queue {name} capability[{resource}]={_shown(resource, most)} is smaller than its descendants' max"
+                f" capability={_shown(resource, largest)}"
+            )
+    yield from _sum_problems(f"queue {name}", queue, children)
+
+
+def _sum_problems(whose: str, parent: Manifest, children: list[Manifest]) -> Iterator[str]:
+    totals: dict[str, dict[str, int]] = {}
+    for child, field in itertools.product(children, ("guarantee", "deserved")):
+        total = totals[field] = add(totals.get(field, {}), _numbers(child["spec"], field))
+        limit = _numbers(parent["spec"], field)
+        over = (name not in limit or amount > limit[name] for name, amount in total.items() if _counts(name, amount))
+        if any(over):
+            yield (
+                f"{whose} validation failed: sum of children's {field} ({_listed(total)}) exceeds parent's"
+                f" {field} limit ({_listed(limit)})"
+            )
+
+
+def _counts(name: str, amount: int) -> bool:
+    """A zero counts where it is of a resource that the parent does not name (LessPartly), but for CPU and memory."""
+    return bool(amount) or name not in {"cpu", "memory"}
+
+
+def _nearest_limit(queue: Manifest, resource: str, objects: Objects) -> int:
+    while True:
+        limit = _numbers(queue["spec"], "capability").get(resource, 0)
+        above = objects["Queue"].get(("", queue["spec"].get("parent", "")))
+        if limit or above is None or key_of(above)[1] == ROOT:
+            return limit
+        queue = above
+
+
+def _largest_limit(queue: Manifest, resource: str, objects: Objects) -> int:
+    own = _numbers(queue["spec"], "capability").get(resource, 0)
+    below = (_largest_limit(child, resource, objects) for child in _children(key_of(queue)[1], objects))
+    return own or max(below, default=0)
+
+
+def _children(name: str, objects: Objects) -> list[Manifest]:
+    return [each for each in objects.get("Queue", {}).values() if each["spec"].get("parent") == name]
+
+
+def _amounts(spec: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    stated = spec.get(field) or {}
+    return (stated.get("resource") or {}) if field == "guarantee" else stated
+
+
+def _numbers(spec: Mapping[str, Any], field: str) -> dict[str, int]:
+    return resources(_amounts(spec, field))
+
+
+def _listed(amounts: Resources) -> str:
+    """Resource.String: CPU and other resources in thousandths, memory and pods in units."""
+    shown = {"cpu": 0, "memory": 0, **amounts}
+    named = ["cpu", "memory", *sorted(shown.keys() - {"cpu", "memory"})]
+    return ", ".join(f"{name} {shown[name] / (_MILLI if name in {'memory', POD} else 1):.2f}" for name in named)
+
+
+def _shown(name: str, amount: int) -> str:
+    return format_quantity(amount) if name in {"cpu", "memory"} else f"{amount:.2f}"

@@ -8,11 +8,13 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 __all__ = [
+    "POD",
     "QUANTITY",
     "Resources",
     "add",
     "exceeded",
     "format_quantity",
+    "lacking",
     "minus",
     "parse_quantity",
     "pod_request",
@@ -22,6 +24,9 @@ __all__ = [
 
 Resources: TypeAlias = Mapping[str, int]
 """Thousandths of a unit, by resource name; an absent name is nothing."""
+
+POD = "pods"
+"""The resource of which each pod takes one."""
 
 QUANTITY = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
 """`resource.ParseQuantity`'s own expression (k8s.io/apimachinery/pkg/api/resource/quantity.go)."""
@@ -87,6 +92,11 @@ def minus(left: Resources, right: Resources) -> dict[str, int]:
 def exceeded(used: Resources, limit: Resources, asked: Resources) -> list[str]:
     """Which of the resources asked for would exceed a limit; what the limit does not name is unlimited."""
     return [name for name, amount in asked.items() if amount and name in limit and used.get(name, 0) > limit[name]]
+
+
+def lacking(asked: Resources, room: Resources) -> list[str]:
+    """Which of the resources asked for a room has too little of, or none."""
+    return [name for name, amount in asked.items() if amount > max(0, room.get(name, 0))]
 
 
 def pod_request(spec: Mapping[str, Any]) -> dict[str, int]:

@@ -10,13 +10,17 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ConflictError, NotFoundError
-from kfp_volcano.volcano.model import admission
+from kfp_volcano.volcano.model import admission, ssh
+from kfp_volcano.volcano.model.delays import Delays
 from kfp_volcano.volcano.model.objects import (
     Change,
     Create,
+    CreateKeys,
     Delete,
     Key,
     Manifest,
+    Objects,
+    Shelf,
     Transition,
     Update,
     key_of,
@@ -38,17 +42,30 @@ _DEFAULT_GRACE_S = 30
 class World:
     """The objects of one cluster.
 
-    `transitions` collects what happened, oldest first, until whoever runs the controllers takes it out; `listener`
-    hears of each at once.
+    `transitions` collects what happened, oldest first, until whoever runs the controllers takes it out, and `delays`
+    what these are to do later; `listener` hears of each transition at once. `new_keys` makes SSH keys, private and
+    public; without it they are empty, for worlds whose pods never run.
     """
 
-    def __init__(self, new_uid: Callable[[], str], listener: Callable[[Transition], None] | None = None) -> None:
-        self.objects: dict[str, dict[Key, Manifest]] = {}
+    def __init__(
+        self,
+        new_uid: Callable[[], str],
+        listener: Callable[[Transition], None] | None = None,
+        *,
+        new_keys: Callable[[], tuple[str, str]] = lambda: ("", ""),
+    ) -> None:
+        self._shelves: dict[str, Shelf] = {}
         self.transitions: deque[Transition] = deque()
+        self.delays = Delays()
         self.version = 0
         self._new_uid = new_uid
+        self._new_keys = new_keys
         self._listener = listener
-        self._owned: dict[str, dict[tuple[str, Key], None]] = {}
+
+    @property
+    def objects(self) -> Objects:
+        """All objects, to read."""
+        return self._shelves
 
     def get(self, kind: str, key: Key) -> Manifest:
         """An object. Raises NotFoundError."""
@@ -73,9 +90,7 @@ class World:
                 "creationTimestamp": time_text(now),
             },
         }
-        self.objects.setdefault(kind, {})[key] = created
-        for owner in created["metadata"].get("ownerReferences", ()):
-            self._owned.setdefault(owner["uid"], {})[kind, key] = None
+        self._shelves.setdefault(kind, Shelf())[key] = created
         self._happened(Transition(None, created))
         return created
 
@@ -86,7 +101,7 @@ class World:
         """
         kind, key = manifest["kind"], key_of(manifest)
         old = self.get(kind, key)
-        admission.admit_update(old, manifest)
+        admission.admit_update(old, manifest, self.objects)
         if _content(manifest) == _content(old):
             return old
         owned = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -99,11 +114,12 @@ class World:
         return self._replace(old, {**manifest, "metadata": metadata})
 
     def delete(self, kind: str, key: Key, now: float, grace_s: float | None = None) -> None:
-        """Ask for an object to go, and with it what it owns. Raises NotFoundError.
+        """Ask for an object to go, and with it what it owns. Raises NotFoundError or InvalidError.
 
         A pod that a node has taken goes when its node says so (`remove`), all else at once.
         """
         old = self.get(kind, key)
+        admission.admit_delete(old, self.objects)
         if kind != "Pod" or not _held_by_node(old):
             self.remove(kind, key, now)
             return
@@ -124,19 +140,20 @@ class World:
     def remove(self, kind: str, key: Key, now: float) -> None:
         """Take an object out; what it owns is deleted. Raises NotFoundError."""
         old = self.get(kind, key)
-        del self.objects[kind][key]
+        del self._shelves[kind][key]
         gone = {**old, "metadata": {**old["metadata"], "resourceVersion": self._next_version()}}
         self._happened(Transition(gone, None))
-        for owner in old["metadata"].get("ownerReferences", ()):
-            self._owned.get(owner["uid"], {}).pop((kind, key), None)
-        for owned_kind, owned_key in self._owned.pop(old["metadata"]["uid"], {}):
-            self.delete(owned_kind, owned_key, now)
+        for owned_kind, shelf in self._shelves.items():
+            for owned in shelf.owned_by(old["metadata"]["uid"]):
+                self.delete(owned_kind, key_of(owned), now)
 
     def apply(self, change: Change, now: float) -> None:
         """Carry out what an actor decided; what is meanwhile gone, or there already, is passed over."""
         try:
             if isinstance(change, Create):
                 self.create(change.manifest, now)
+            elif isinstance(change, CreateKeys):
+                self.create(ssh.with_keys(change.manifest, *self._new_keys()), now)
             elif isinstance(change, Update):
                 self.update(change.manifest)
             elif isinstance(change, Delete):
@@ -146,7 +163,7 @@ class World:
 
     def _replace(self, old: Manifest, new: Manifest) -> Manifest:
         stored = {**new, "metadata": {**new["metadata"], "resourceVersion": self._next_version()}}
-        self.objects[old["kind"]][key_of(old)] = stored
+        self._shelves[old["kind"]][key_of(old)] = stored
         self._happened(Transition(old, stored))
         return stored
 

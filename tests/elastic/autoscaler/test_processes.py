@@ -22,7 +22,7 @@ from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.records import MembershipChange, Phase, Progress, ResizeOutcome, dump, parse, parse_list
 from kfp_volcano.schemas.validation import training_job
-from kfp_volcano.volcano.cluster.annotations import annotation
+from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
 from kfp_volcano.volcano.cluster.host import RemoteCluster, start_host, stop_host
 from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.manifests.job import job_manifest
@@ -124,6 +124,16 @@ def gone(pid: int) -> None:
         return
 
 
+def trains(seen, name, *phases):
+    """Once the Job's resizes have come so far, let its training show the size it was given."""
+    seen.until(lambda: [each.phase for each in seen.outcomes(name)] == list(phases))
+    workers = seen.outcomes(name)[-1].to_workers
+    progress = Progress(
+        step=1, total_steps=9, samples=64, epoch=0, throughput=1.0, workers=workers, batch=64, lr=0.1, at=time.time()
+    )
+    update_annotation(seen.cluster, "Job", name, "ml", names.PROGRESS, lambda _: dump(progress))
+
+
 def test_an_actor_that_is_killed_comes_back_and_goes_on(seen, tmp_path):
     """kill -9 before, while and after it acts: the Job is resized all the same, and the actor ends with its Job."""
     seen.submit("digits")
@@ -136,11 +146,13 @@ def test_an_actor_that_is_killed_comes_back_and_goes_on(seen, tmp_path):
     assert "QueueAutoscaler" in " ".join(psutil.Process(pid).cmdline())
     os.kill(pid, signal.SIGKILL)
     follower.release()  # the next one finds nobody following: it is to act itself
+    trains(seen, "digits", Phase.READY)
     seen.until(lambda: [each.phase for each in seen.outcomes("digits")] == [Phase.DONE])
     assert seen.running("digits") == 9
     os.kill(ray.get(actor.pid.remote()), signal.SIGKILL)
     seen.cluster.create(gang())
     seen.until(lambda: seen.running("big") == 4)
+    trains(seen, "digits", Phase.DONE, Phase.READY)
     seen.until(lambda: [each.phase for each in seen.outcomes("digits")] == [Phase.DONE, Phase.DONE])
     assert seen.outcomes("digits")[-1].reason == "GangPending"
     assert (tmp_path / "queue.jsonl").read_text().count("GangPending") == 1
@@ -155,7 +167,9 @@ def test_an_actor_that_is_killed_comes_back_and_goes_on(seen, tmp_path):
 def test_execution_follows_real_pods(seen):
     """Up and down again, with pods that really start and stop."""
     seen.submit("sleepy")
-    for size in (5, 3):
+    for before, size in ((), 5), ((Phase.DONE,), 3):
+        training = threading.Thread(target=trains, args=(seen, "sleepy", *before, Phase.READY))
+        training.start()
         now = time.time()
         asked = {"id": f"to-{size}", "from_workers": 2 if size == 5 else 5, "to_workers": size, "reason": "Person"}
         asked |= {"explanation": "because", "policy": "person", "by": "ada", "at": now, "expires": now + 600}
@@ -163,6 +177,7 @@ def test_execution_follows_real_pods(seen):
         patch = [{"op": "add", "path": f"/metadata/annotations/{request}", "value": json.dumps(asked)}]
         seen.cluster.patch("Job", "sleepy", "ml", patch)
         outcome = execute(seen.cluster, "ml", "sleepy", holder="cli:me")
+        training.join()
         assert (outcome.phase, outcome.to_workers) == (Phase.DONE, size)
         seen.until(lambda size=size: seen.running("sleepy") == size + 1)
 

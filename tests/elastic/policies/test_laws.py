@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kfp_volcano.elastic.policies.gangs import serve
@@ -53,15 +53,7 @@ def snapshots(draw, *, guards=True):
     for _ in range(others):
         free[free.index(max(free))] -= 1
     held = sum((len(job.nodes) - job.nodes.count(NOWHERE)) * job.gpus_per_worker for job in jobs)
-    gangs = tuple(
-        PendingGang(
-            key=f"vision/gang-{number}",
-            pods=tuple(draw(st.lists(st.integers(1, 2), min_size=1, max_size=4))),
-            since=float(draw(st.integers(0, 3))),
-            priority=draw(st.integers(0, 2)),
-        )
-        for number in range(draw(st.integers(0, 3)))
-    )
+    waiting = tuple(draw(gangs(number=number)) for number in range(draw(st.integers(0, 3))))
     return QueueSnapshot(
         queue="research",
         at=NOW,
@@ -69,7 +61,18 @@ def snapshots(draw, *, guards=True):
         allocated_gpus=held,
         free_gpus_by_node=tuple(free),
         jobs=tuple(jobs),
-        pending=gangs,
+        pending=waiting,
+    )
+
+
+@st.composite
+def gangs(draw, *, number=0):
+    """A gang that waits for some GPUs."""
+    return PendingGang(
+        key=f"vision/gang-{number}",
+        pods=tuple(draw(st.lists(st.integers(1, 2), min_size=1, max_size=4))),
+        since=float(draw(st.integers(0, 3))),
+        priority=draw(st.integers(0, 2)),
     )
 
 
@@ -150,11 +153,10 @@ def test_only_gangs_are_urgent(snapshot):
         assert decision.urgent == (decision.resizes and decision.to_workers < decision.from_workers)
 
 
-@given(snapshots(guards=False))
-def test_a_gang_that_a_shrink_serves_is_served(snapshot):
+@given(snapshots(guards=False), gangs())
+def test_a_gang_that_a_shrink_serves_is_served(snapshot, gang):
     """If one gang waits that fits when all surplus is gone, it fits after what was decided."""
-    assume(len(snapshot.pending) == 1)
-    [gang] = snapshot.pending
+    snapshot = replace(snapshot, pending=(gang,))
     before = Room(snapshot.limit_gpus - snapshot.allocated_gpus, snapshot.free_gpus_by_node)
     smallest, after = before, before
     for job, decision in zip(sorted(snapshot.jobs, key=lambda job: job.key), decide(snapshot), strict=True):
@@ -166,11 +168,11 @@ def test_a_gang_that_a_shrink_serves_is_served(snapshot):
         assert not any(decision.reason is Reason.GANG_PENDING for decision in decide(snapshot))
 
 
-@given(snapshots(guards=False))
-def test_no_job_gives_more_than_it_has_to(snapshot):
+@given(snapshots(guards=False), gangs())
+def test_no_job_gives_more_than_it_has_to(snapshot, gang):
     """Any one Job kept at its next larger size, or as it is, leaves the gang waiting."""
-    assume(len(snapshot.pending) == 1)
-    [gang], given_up = snapshot.pending, serve(snapshot).sizes
+    snapshot = replace(snapshot, pending=(gang,))
+    given_up = serve(snapshot).sizes
     jobs = {job.key: job for job in snapshot.jobs}
     for key in given_up:
         larger = min({jobs[key].workers, *(size for size in jobs[key].sizes if size > given_up[key])})

@@ -6,7 +6,7 @@ pod templates, and the job controller creates pods, a PodGroup, a Service. The j
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -38,14 +38,14 @@ class Judge:
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="judge")
         self.asked = 0
 
-    def refusals(self, job: Mapping[str, Any]) -> list[Refusal]:
-        """Why a Job could not run as meant; empty where everything is accepted."""
-        own = job["metadata"]["namespace"]
-        here = {**job, "metadata": {**job["metadata"], "namespace": self._namespace}}
-        answer = self._ask(here)
-        answers = [(here, answer), *self._answers(_surroundings(own))]
-        if answer.accepted:
-            answers += self._answers(_made_from(dict(answer.body)))
+    def refusals(self, objects: Sequence[Mapping[str, Any]]) -> list[Refusal]:
+        """Why a Job, rendered with what comes with it, could not run as meant; empty where all is accepted."""
+        own = {each["metadata"]["namespace"] for each in objects}
+        here = [{**each, "metadata": {**each["metadata"], "namespace": self._namespace}} for each in objects]
+        answers = self._answers([*here, *_surroundings(own)])
+        for manifest, answer in list(answers):
+            if manifest["kind"] == "Job" and answer.accepted:
+                answers += self._answers(_made_from(dict(answer.body)))
         return [
             Refusal(manifest["kind"], manifest["metadata"]["name"], answer.message, answer.fields)
             for manifest, answer in answers
@@ -56,7 +56,7 @@ class Judge:
         """End its threads."""
         self._threads.shutdown()
 
-    def _answers(self, manifests: Iterator[dict[str, Any]]) -> list[tuple[dict[str, Any], Answer]]:
+    def _answers(self, manifests: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], Answer]]:
         asked = list(manifests)
         return list(zip(asked, self._threads.map(self._ask, asked), strict=True))
 
@@ -65,9 +65,9 @@ class Judge:
         return self._client.create(manifest, dry_run=True, strict=True)
 
 
-def _surroundings(namespace: str) -> Iterator[dict[str, Any]]:
+def _surroundings(namespaces: Iterable[str]) -> Iterator[dict[str, Any]]:
     """What has to be there before the Job; `default` is, and cannot be created again."""
-    if namespace != "default":
+    for namespace in set(namespaces) - {"default"}:
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
 
 
@@ -83,8 +83,7 @@ def _made_from(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         }
         for index in sorted({0, max(0, task["replicas"] - 1)}):
             pod = build_pod(job, task, index)
-            # Whether a class of this name exists is another question; its name the PodTemplate has been asked about.
-            yield {**pod, "spec": {key: value for key, value in pod["spec"].items() if key != "priorityClassName"}}
+            yield {**pod, "spec": {key: value for key, value in pod["spec"].items() if key not in _MUST_EXIST}}
     yield build_pod_group(job, {})
     yield hosts_config(job)
     yield {
@@ -93,3 +92,7 @@ def _made_from(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "metadata": {"name": job["metadata"]["name"], "namespace": namespace},
         "spec": {"clusterIP": "None", "selector": {"volcano.sh/job-name": job["metadata"]["name"]}},
     }
+
+
+_MUST_EXIST = {"priorityClassName", "serviceAccountName"}
+"""Whether objects of these names exist is another question; about the names the PodTemplate is asked."""

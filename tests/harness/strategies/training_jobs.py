@@ -16,7 +16,7 @@ from kfp_volcano.schemas import names
 from kfp_volcano.schemas.structure import load_schema
 from kfp_volcano.schemas.training_job import TrainingJob
 from kfp_volcano.schemas.wire import build
-from kfp_volcano.volcano.manifests.job import job_manifest
+from kfp_volcano.volcano.manifests.job import manifests
 from strategies.edits import Edit, edits
 
 __all__ = ["SCHEMA", "examples", "forced", "rendered", "training_jobs"]
@@ -38,14 +38,14 @@ def training_jobs(draw: st.DrawFn) -> tuple[dict[str, Any], list[Edit]]:
     return example, draw(edits(SCHEMA, example))
 
 
-def rendered(job: TrainingJob) -> dict[str, Any]:
-    """The Job at its largest size, as the submitting step renders it."""
+def rendered(job: TrainingJob) -> list[dict[str, Any]]:
+    """The Job at its largest size and what comes with it, as the submitting step renders them."""
     name = names.job_name(job.name, "run")
-    return job_manifest(job, name=name, run_id="run", step="submit", workers=job.workers.replicas.max)
+    return manifests(job, name=name, run_id="run", step="submit", workers=job.workers.replicas.max)
 
 
-def forced(spec: Any) -> dict[str, Any] | None:
-    """The Job of a spec that was never checked; None where no Job can be made of it at all."""
+def forced(spec: Any) -> list[dict[str, Any]] | None:
+    """The objects of a spec that was never checked; None where no Job can be made of it at all."""
     try:
         return rendered(build(spec))
     except Exception:  # noqa: BLE001 # a spec of any shape raises anything

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
+from kfp_volcano.errors import NotFoundError
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
 from kfp_volcano.volcano.cluster.host import RemoteCluster, start_host, stop_host
 
@@ -91,9 +93,11 @@ def cluster(shared_cluster: Cluster, namespace: str) -> Iterator[Cluster]:
     """A cluster that is empty again after the test."""
     yield shared_cluster
     for job in shared_cluster.list("Job", namespace)[0]:
-        shared_cluster.delete("Job", job["metadata"]["name"], namespace)
+        with suppress(NotFoundError):
+            shared_cluster.delete("Job", job["metadata"]["name"], namespace)
     for pod in shared_cluster.list("Pod", namespace)[0]:
-        shared_cluster.delete("Pod", pod["metadata"]["name"], namespace, grace_s=0)
+        with suppress(NotFoundError):  # it may have ended meanwhile
+            shared_cluster.delete("Pod", pod["metadata"]["name"], namespace, grace_s=0)
 
 
 @pytest.fixture

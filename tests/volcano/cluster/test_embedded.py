@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -133,6 +134,65 @@ def test_a_container_without_its_config_fails_in_words(
     )[0]
     assert "absent" in pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"]
     assert "absent" in embedded.logs("job-core-0", jobs.namespace)[0]
+
+
+def test_tensorflow_servers_have_ports_of_their_own(tmp_path: Path, jobs: Any, until: Callable[..., Any]) -> None:
+    """They listen on all addresses of the machine: in TF_CONFIG, and only there, each has the port of its pod."""
+    cluster = EmbeddedCluster(tmp_path)
+    text = "job-core-0.job:2222 job-core-1.job:2222"
+    container = {"env": [{"name": "TF_CONFIG", "value": text}, {"name": "OTHER", "value": text}]}
+    try:
+        cluster.create(jobs.job("job", [jobs.task("core", 2, DUMP, container=container)]))
+        until(cluster, "Job", jobs.namespace, completed)
+        seen = [json.loads(cluster.logs(f"job-core-{index}", jobs.namespace)[0]) for index in range(2)]
+    finally:
+        cluster.shutdown(0)
+    ports = [each.rpartition(":")[2] for each in seen[0]["TF_CONFIG"].split()]
+    assert ports == [each["KFP_VOLCANO_PORT"] for each in seen]
+    assert ports[0] != ports[1]
+    assert seen[0]["OTHER"].count(":2222") == 2
+
+
+def test_secrets_and_config_maps_are_environment_and_files(
+    embedded: EmbeddedCluster, jobs: Any, until: Callable[..., Any]
+) -> None:
+    """Single keys, all of them with a prefix, and files with the mode that was asked for."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "data": {"token": base64.b64encode(b"hush").decode()}}
+    embedded.create({**secret, "metadata": {"name": "s3", "namespace": jobs.namespace}})
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"region": "here"}}
+    embedded.create({**config, "metadata": {"name": "settings", "namespace": jobs.namespace}})
+    container = {
+        "env": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s3", "key": "token"}}}],
+        "envFrom": [
+            {"configMapRef": {"name": "settings"}, "prefix": "APP_"},
+            {"secretRef": {"name": "absent", "optional": True}},
+        ],
+        "volumeMounts": [{"name": "keys", "mountPath": "/var/keys"}],
+    }
+    items = [{"key": "token", "path": "sub/t"}]
+    volumes = [{"name": "keys", "secret": {"secretName": "s3", "items": items, "defaultMode": 0o400}}]
+    command = ["sh", "-c", "echo $TOKEN $APP_region $(stat -c %a /var/keys/sub/t) $(cat /var/keys/sub/t)"]
+    embedded.create(jobs.job("job", [jobs.task("core", 1, command, container=container, volumes=volumes)]))
+    until(embedded, "Job", jobs.namespace, completed)
+    assert embedded.logs("job-core-0", jobs.namespace)[0] == "hush here 400 hush\n"
+
+
+def test_the_lists_of_hosts_follow_a_resize(
+    embedded: EmbeddedCluster, jobs: Any, until: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A pod that runs finds the addresses of those that came in the files that Volcano mounts."""
+    embedded.create(jobs.sleeping("job", 1))
+    until(embedded, "Job", jobs.namespace, lambda found: found[0].get("status", {}).get("running") == 1)
+    embedded.patch("Job", "job", jobs.namespace, [{"op": "replace", "path": "/spec/tasks/1/replicas", "value": 2}])
+    pods = until(
+        embedded,
+        "Pod",
+        jobs.namespace,
+        lambda found: sum("podIP" in pod.get("status", {}) for pod in found) == 3,
+    )
+    addresses = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in pods}
+    (file,) = (tmp_path / "cluster" / "pods" / jobs.namespace).glob("job-core-0-*/job-svc/elastic.host")
+    assert file.read_text().split() == [addresses["job-elastic-0"], addresses["job-elastic-1"]]
 
 
 def test_preflight_looks_at_this_machine(embedded: EmbeddedCluster, jobs: Any, tmp_path: Path) -> None:

@@ -7,15 +7,15 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas import names, records
 from kfp_volcano.schemas.training_job import RuntimeSettings
 from kfp_volcano.schemas.validation import parse, spec_hash, to_wire, training_job
+from kfp_volcano.volcano.manifests.frameworks import task_of
 from kfp_volcano.volcano.manifests.job import job_manifest
-from kfp_volcano.volcano.manifests.render import manifest_yaml
 from kfp_volcano.volcano.manifests.resize import workers
+from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml
 
 HOSTILE = st.sampled_from(
     [
@@ -88,47 +88,187 @@ def ranges(draw):
     return {key: part for key, part in value.items() if part is not None}
 
 
+def optional(**parts):
+    """A mapping that has some of the keys."""
+    return st.fixed_dictionaries({}, optional=parts)
+
+
+KEY_REF = st.fixed_dictionaries({"name": LABEL, "key": LABEL}, optional={"optional": st.booleans()})
+VALUE = (
+    TEXT
+    | st.builds(lambda ref: {"secretKeyRef": ref}, KEY_REF)
+    | st.builds(lambda ref: {"configMapKeyRef": ref}, KEY_REF)
+    | st.just({"fieldRef": {"fieldPath": "status.hostIP"}})
+    | st.just({"resourceFieldRef": {"resource": "limits.cpu"}})
+)
+RICH_ENV = st.dictionaries(st.from_regex(r"[A-JL-Z_][A-Z0-9_]{0,10}", fullmatch=True), VALUE, max_size=3)
+ENV_FROM = st.lists(
+    st.builds(lambda kind, name: {kind: {"name": name}}, st.sampled_from(["secretRef", "configMapRef"]), LABEL),
+    max_size=2,
+)
+SOURCE = st.sampled_from(
+    [
+        {"claim": "data"},
+        {"emptyDir": {"size": "1Gi"}},
+        {"emptyDir": {"medium": "Memory"}},
+        {"emptyDir": {}},
+        {"configMap": {"name": "c", "items": {"k": "a/b"}, "mode": 256}},
+        {"secret": {"name": "s", "optional": True}},
+        {"hostPath": {"path": "/mnt/x", "type": "Directory"}},
+    ]
+)
+POD = optional(
+    serviceAccount=LABEL,
+    token=st.booleans(),
+    imagePullSecrets=st.lists(LABEL, max_size=2, unique=True),
+    imagePullPolicy=st.sampled_from(["Always", "Never"]),
+    securityContext=st.just({"runAsUser": 1000, "fsGroup": 5}),
+    containerSecurityContext=st.just({"capabilities": {"add": ["NET_RAW"], "drop": ["ALL"]}}),
+)
+EXPRESSION = {"key": "a", "operator": "In", "values": ["b"]}
+PLACEMENT = optional(
+    arch=st.lists(st.sampled_from(["amd64", "arm64"]), min_size=1, unique=True),
+    nodes=st.dictionaries(LABEL, LABEL | st.lists(LABEL, min_size=1, max_size=3, unique=True), max_size=2),
+    nodeSelector=st.dictionaries(LABEL, LABEL, max_size=2),
+    tolerations=st.lists(
+        st.sampled_from(
+            [{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoExecute", "tolerationSeconds": 0}]
+        ),
+        max_size=2,
+    ),
+    affinity=st.sampled_from(
+        [
+            {"podAntiAffinity": {}},
+            {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [EXPRESSION]}, {"matchFields": [EXPRESSION]}]
+                    },
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}],
+                }
+            },
+        ]
+    ),
+)
+PATCH = optional(
+    metadata=st.builds(lambda text: {"annotations": {"note": text}}, TEXT),
+    spec=st.builds(lambda text: {"hostNetwork": True, "hostAliases": [{"ip": "1.2.3.4", "hostnames": [text]}]}, TEXT),
+)
+PREFLIGHT = COMMAND | st.fixed_dictionaries({"command": COMMAND}, optional={"image": WORD, "timeout": DURATION})
+FRAMEWORKS = {
+    "pytorch": (["live", "restart", "fixed"], ["worker"], ["evaluator", "reader", "zoo"]),
+    "tensorflow": (["restart", "fixed"], ["worker"], ["chief", "ps", "evaluator"]),
+    "mpi": (["restart", "fixed"], ["launcher", "worker"], []),
+    "ray": (["live", "fixed"], ["head", "worker"], []),
+    "custom": (["restart", "fixed"], [], ["worker", "master", "server"]),
+}
+ALONE = ("launcher", "head", "chief", "evaluator")
+
+
+@st.composite
+def volumes(draw, folder):
+    """Volumes below a folder of their own."""
+    names_ = draw(st.lists(st.sampled_from(["a", "b", "c"]), unique=True, max_size=2))
+    return {
+        name: {"mount": f"/{folder}/{name}", **draw(SOURCE), **draw(optional(readOnly=st.booleans(), subPath=LABEL))}
+        for name in names_
+    }
+
+
+@st.composite
+def common(draw, folder):
+    """What a spec and a role may both say."""
+    parts = draw(optional(env=RICH_ENV, envFrom=ENV_FROM, pod=POD, placement=PLACEMENT, podPatch=PATCH))
+    return {**parts, "volumes": draw(volumes(folder))} if draw(st.booleans()) else parts
+
+
+@st.composite
+def resources(draw):
+    """Resources that a pod can have."""
+    asked = draw(RESOURCES)
+    asked |= draw(
+        optional(
+            rdma=st.integers(0, 4),
+            shm=st.just("1Gi"),
+            hugepages=st.just({"2Mi": "4Mi"}),
+            extra=st.just({"amd.com/gpu": 1, "ephemeral-storage": "1Gi"}),
+            reserved=st.booleans(),
+        )
+    )
+    if asked.get("gpu") and draw(st.booleans()):
+        asked["gpuShare"] = draw(optional(memory=st.just("2Gi"), cores=st.integers(1, 100)))
+    if not asked.get("reserved") and draw(st.booleans()):
+        asked["limits"] = {"memory": "2Gi"}
+    return asked
+
+
+@st.composite
+def faults(draw, strategy, grace):
+    """What failures may lead to under a strategy."""
+    said = draw(
+        optional(
+            retries=st.integers(1, 9),
+            timeout=DURATION,
+            keepFor=DURATION | st.just("forever"),
+            preflight=PREFLIGHT,
+            failed=st.sampled_from(["retry", "fail"] if strategy != "fixed" else ["retry", "fail", "restartJob"]),
+            pending=st.fixed_dictionaries({"after": DURATION}, optional={"then": st.sampled_from(["fail", "abort"])}),
+        )
+    )
+    if strategy == "fixed" and said.get("failed", "retry") == "retry":
+        said |= draw(optional(evicted=st.sampled_from(["replace", "restartJob", "fail"])))
+    if grace and draw(st.booleans()):
+        said["cleanup"] = draw(COMMAND)
+    return said
+
+
 @st.composite
 def specs(draw):
     """Specs that validate, with hostile text wherever free text may stand."""
-    live = draw(st.booleans())
-
-    def role(replicas):
-        extras = {"resources": RESOURCES, "command": COMMAND, "env": ENV}
-        return draw(st.fixed_dictionaries({"replicas": replicas}, optional=extras))
-
-    count = st.integers(1, 60)
-    roles = {"worker": role(ranges() | count if live else count)}
-    for name in draw(st.sets(st.sampled_from(["evaluator", "reader", "zoo"]))):
-        roles[name] = role(st.integers(1, 9))
+    framework = draw(st.sampled_from(sorted(FRAMEWORKS)))
+    strategies, needed, others = FRAMEWORKS[framework]
+    strategy = draw(st.sampled_from(strategies))
+    chosen = [*needed, *draw(st.lists(st.sampled_from(others), unique=True))] if others else needed
+    roles = {}
+    for name in chosen or ["master"]:
+        count = st.just(1) if name in ALONE else st.integers(1, 9)
+        replicas = draw(ranges() | count if name == "worker" and strategy != "fixed" else count)
+        role = {"replicas": replicas, **draw(common(f"role-{name}"))}
+        role |= draw(optional(command=COMMAND, args=st.lists(TEXT, max_size=2), image=WORD, resources=resources()))
+        if isinstance(replicas, int) and draw(st.booleans()):
+            role["min"] = draw(st.integers(1, replicas))
+        if strategy != "live" and draw(st.booleans()):
+            role["procs"] = draw(st.integers(1, 8))
+        roles[name] = role
+    grace = draw(st.booleans())
     spec = {
-        "framework": "pytorch" if live else draw(st.sampled_from(["pytorch", "custom"])),
+        "framework": framework,
         "image": draw(WORD),
         "command": draw(COMMAND),
         "queue": draw(LABEL),
         "roles": roles,
         "elasticity": {
-            "strategy": "live" if live else "fixed",
-            **draw(
-                st.fixed_dictionaries(
-                    {}, optional={"cooldown": DURATION, "grace": DURATION, "batch": st.just({"global": 64})}
-                )
-            ),
+            "strategy": strategy,
+            **({"grace": "10m"} if grace else {}),
+            **draw(optional(cooldown=DURATION, batch=st.just({"global": 64}))),
         },
-        "faults": draw(
-            st.fixed_dictionaries(
-                {},
-                optional={"retries": st.integers(1, 9), "timeout": DURATION, "keepFor": DURATION | st.just("forever")},
-            )
-        ),
+        "faults": draw(faults(strategy, grace)),
+        **draw(common("spec")),
+        **draw(optional(priority=LABEL, args=st.lists(TEXT, max_size=2))),
     }
-    if live or draw(st.booleans()):
+    if draw(st.booleans()):
+        spec.setdefault("placement", {})["topology"] = {"tier": 1}
+    if strategy == "live" or draw(st.booleans()):
         spec["checkpoint"] = {"volume": draw(LABEL), "every": draw(DURATION)}
-    spec |= draw(
-        st.fixed_dictionaries({}, optional={"priority": LABEL, "env": ENV, "data": st.just({"sharding": "uniform"})})
-    )
     metadata = draw(
-        st.fixed_dictionaries({"name": NAME}, optional={"namespace": LABEL, "labels": st.dictionaries(LABEL, LABEL)})
+        st.fixed_dictionaries(
+            {"name": NAME},
+            optional={
+                "namespace": LABEL,
+                "labels": st.dictionaries(LABEL, LABEL),
+                "annotations": st.dictionaries(LABEL, TEXT, max_size=2),
+            },
+        )
     )
     return {"apiVersion": "kfp-volcano/v1", "kind": "TrainingJob", "metadata": metadata, "spec": spec}
 
@@ -142,23 +282,6 @@ def rendered(draw):
     return job, job_manifest(job, name=names.job_name(job.name, run), run_id=run, step=step, workers=start), start
 
 
-@pytest.fixture(scope="session")
-def crd_validator(job_crd):
-    """Volcano's schema of a Job, strict: the API server would drop an unknown key without a word."""
-
-    def strict(schema):
-        if isinstance(schema, list):
-            return [strict(part) for part in schema]
-        if not isinstance(schema, dict):
-            return schema
-        closed = {key: strict(part) for key, part in schema.items()}
-        if closed.get("type") == "object" and isinstance(closed.get("properties"), dict):
-            closed.setdefault("additionalProperties", False)
-        return closed
-
-    return Draft202012Validator(strict(job_crd))
-
-
 @given(specs())
 def test_reading_the_wire_form_gives_the_job_back(spec):
     """`training_job` undoes `to_wire`, also after a journey as JSON and as YAML."""
@@ -170,9 +293,9 @@ def test_reading_the_wire_form_gives_the_job_back(spec):
 
 
 @given(rendered())
-def test_what_validates_renders_to_what_volcano_takes(crd_validator, case):
+def test_what_validates_renders_to_what_volcano_takes(strict_job, case):
     """Every valid spec gives a Job that the schema in Volcano's CRD accepts, without an unknown key."""
-    crd_validator.validate(case[1])
+    strict_job.validate(case[1])
 
 
 @few
@@ -182,10 +305,11 @@ def test_the_gang_is_what_the_job_cannot_run_without(case):
     job, manifest, start = case
     tasks = {task["name"]: task for task in manifest["spec"]["tasks"]}
     assert manifest["spec"]["minAvailable"] == sum(task["minAvailable"] for task in tasks.values())
-    assert tasks["core"]["replicas"] == tasks["core"]["minAvailable"] == job.workers.replicas.min
+    assert tasks["core"]["replicas"] == job.workers.replicas.min
+    assert tasks["core"]["minAvailable"] == (job.workers.min or job.workers.replicas.min)
     assert workers(manifest) == start
     assert ("elastic" in tasks) == job.elastic
-    assert ("coordinator" in tasks) == (job.elasticity.strategy == "live")
+    assert ("coordinator" in tasks) == (job.elasticity.strategy != "fixed")
     assert tasks.get("elastic", {"minAvailable": 0})["minAvailable"] == 0
     for name, task in tasks.items():
         preemptable = task["template"]["metadata"]["annotations"]["volcano.sh/preemptable"]
@@ -195,11 +319,15 @@ def test_the_gang_is_what_the_job_cannot_run_without(case):
 @few
 @given(rendered())
 def test_no_policy_fires_on_a_scale_down(case):
-    """A Job has two policies and no other: a failing task ends it, the core's completion completes it."""
-    manifest = case[1]
-    assert manifest["spec"]["policies"] == [{"event": "TaskFailed", "action": "TerminateJob"}]
-    ends = {task["name"]: task["policies"] for task in manifest["spec"]["tasks"] if "policies" in task}
-    assert ends == {"core": [{"event": "TaskCompleted", "action": "CompleteJob"}]}
+    """A Job that may resize says nothing about pods that are deleted; only what never changes in size completes it."""
+    job, manifest, _ = case
+    events = {policy["event"] for policy in manifest["spec"]["policies"]}
+    if job.elasticity.strategy != "fixed":
+        assert manifest["spec"]["policies"] == [{"event": "TaskFailed", "action": "TerminateJob"}]
+    assert len(events) == len(manifest["spec"]["policies"])
+    ends = [task["name"] for task in manifest["spec"]["tasks"] if COMPLETES in task.get("policies", [])]
+    assert "elastic" not in ends
+    assert ends
 
 
 @few
@@ -211,7 +339,8 @@ def test_retries_count_for_the_largest_size(case):
     largest = {"coordinator": 1, "core": replicas.min, "elastic": replicas.max - replicas.min}
     largest |= {role.name: role.replicas.max for role in job.roles}
     for task in manifest["spec"]["tasks"]:
-        assert task["maxRetry"] == job.faults.retries * largest[task["name"]]
+        often = 1 if job.faults.failed == "fail" else job.faults.retries * largest[task["name"]]
+        assert task["maxRetry"] == often
 
 
 @few
@@ -228,10 +357,15 @@ def test_every_name_fits(case):
 
 @few
 @given(rendered())
-def test_only_the_coordinator_has_a_token(case):
-    """Training code has no way to the API server."""
-    for task in case[1]["spec"]["tasks"]:
-        assert task["template"]["spec"]["automountServiceAccountToken"] == (task["name"] == "coordinator")
+def test_only_who_asks_and_the_coordinator_has_a_token(case):
+    """Training code has no way to the API server unless its spec says so."""
+    job, manifest, _ = case
+    asked = {task_of(job, role): role.pod.token if role.pod.token is not None else job.pod.token for role in job.roles}
+    for task in manifest["spec"]["tasks"]:
+        expected = task["name"] == "coordinator" or bool(
+            asked.get("core" if task["name"] == "elastic" else task["name"])
+        )
+        assert task["template"]["spec"]["automountServiceAccountToken"] == expected
 
 
 @few
@@ -241,12 +375,16 @@ def test_text_arrives_as_it_was_written(case):
     job, manifest, _ = case
     tasks = {task["name"]: task["template"]["spec"]["containers"][0] for task in manifest["spec"]["tasks"]}
     for role in job.roles:
-        container = tasks["core" if role.name == "worker" else role.name]
-        assert container["command"] == list(role.command or job.command)
-        assert container["image"] == job.image
+        container = tasks[task_of(job, role)]
+        program = [*(role.command or job.command), *(role.args or (() if role.command else job.args))]
+        started_by_us = (job.framework, role.name) in {("mpi", "worker"), ("ray", "worker")}
+        if not started_by_us:
+            assert container["command"][-len(program) :] == program
+        assert container["image"] == (role.image or job.image)
         env = {entry["name"]: entry.get("value") for entry in container["env"]}
         assert len(env) == len(container["env"])
-        assert env.items() >= {**job.env, **role.env}.items()
+        said = {**job.env, **role.env}
+        assert env.items() >= {name: value for name, value in said.items() if isinstance(value, str)}.items()
     annotations = manifest["metadata"]["annotations"]
     assert training_job(json.loads(annotations["kfp-volcano/spec"])) == job
     owner = records.parse(records.Owner, annotations["kfp-volcano/owner"])
@@ -268,11 +406,16 @@ def test_no_text_changes_the_structure(spec, hostile):
 
     def with_text(text):
         variant = copy.deepcopy(spec)
+        variant["metadata"]["annotations"] = {"note": text}
         variant["spec"]["command"] = [text or "x", text]
+        variant["spec"]["args"] = [text]
         variant["spec"]["env"] = {"A": text}
+        variant["spec"]["podPatch"] = {"metadata": {"annotations": {"patched": text}}}
+        variant["spec"].setdefault("faults", {}).update(preflight=["x", text])
         for role in variant["spec"]["roles"].values():
             role["env"] = {"B": text}
             role["command"] = ["x", text]
+            role["args"] = [text]
         job = training_job(variant)
         return job_manifest(job, name="n", run_id=text, step=text, workers=job.workers.replicas.min)
 
@@ -291,6 +434,7 @@ def test_equal_arguments_give_equal_bytes(spec):
     assert text() == text()
 
 
+COMPLETES = {"event": "TaskCompleted", "action": "CompleteJob"}
 SMALL = {
     "apiVersion": "kfp-volcano/v1",
     "kind": "TrainingJob",
@@ -370,6 +514,10 @@ def test_pods_learn_where_they_are():
     assert values == {
         "KFP_VOLCANO_JOB": "default/a-1",
         "KFP_VOLCANO_TASK": "elastic",
+        "KFP_VOLCANO_ROLE": "worker",
+        "KFP_VOLCANO_FRAMEWORK": "pytorch",
+        "KFP_VOLCANO_PROCS": "2",
+        "KFP_VOLCANO_LEADER": "a-1-core-0.a-1",
         "KFP_VOLCANO_COORDINATOR": "a-1-coordinator-0.a-1",
         "KFP_VOLCANO_JOB_DIR": "/kfp-volcano/volume/a-1",
     }
@@ -379,6 +527,7 @@ def test_pods_learn_where_they_are():
     assert fields == {
         "KFP_VOLCANO_POD": "metadata.name",
         "KFP_VOLCANO_POD_IP": "status.podIP",
+        "KFP_VOLCANO_NODE": "spec.nodeName",
         "KFP_VOLCANO_TASK_INDEX": "metadata.labels['volcano.sh/task-index']",
     }
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-from kfp_volcano.volcano.manifests.render import manifest_yaml, render
+from kfp_volcano.volcano.manifests.render import render
+from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 VALUES = st.recursive(
@@ -67,4 +68,4 @@ def test_text_that_any_yaml_reader_could_take_for_something_else_is_quoted(text)
 def test_a_name_that_a_template_lacks_is_an_error():
     """A template never renders a hole."""
     with pytest.raises(UndefinedError, match="'name' is undefined"):
-        render("job.yaml.j2", {})
+        render("job.json.j2", {})

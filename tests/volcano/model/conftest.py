@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kfp_volcano.volcano.cluster.json_patch import apply_patch
+from kfp_volcano.volcano.model import expiry
+from kfp_volcano.volcano.model.configuration import CLASSIC, Configuration
 from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
 from kfp_volcano.volcano.model.objects import phase_of, status_of, terminating
 from kfp_volcano.volcano.model.pods import INDEX, JOB, TASK
 from kfp_volcano.volcano.model.queues import root_queue
-from kfp_volcano.volcano.model.resources import resources
+from kfp_volcano.volcano.model.resources import pod_request, resources
 from kfp_volcano.volcano.model.world import World
 
 GPU = "nvidia.com/gpu"
@@ -22,9 +26,10 @@ NAMESPACE = "default"
 class Lab:
     """The recorded laboratory: 2 nodes with 8 GPUs, kubelets that start what is bound and end what must go."""
 
-    def __init__(self) -> None:
-        numbers = itertools.count()
-        self.world = World(lambda: f"uid-{next(numbers)}")
+    def __init__(self, configuration: Configuration = CLASSIC) -> None:
+        self.configuration = configuration
+        self._numbers = itertools.count()
+        self.world = World(lambda: f"uid-{next(self._numbers)}")
         self.now = 0.0
         capacity = {"cpu": "64", "memory": "512Gi", "pods": "200", GPU: "8"}
         for name in ("gpu-0", "gpu-1"):
@@ -34,16 +39,21 @@ class Lab:
         self.queue({"kind": "Queue", "metadata": {"name": "default"}, "spec": {}})
         self.settle()
 
-    def settle(self) -> None:
-        """Let everybody act until nobody has anything to do."""
-        before = -1
-        while before != self.world.version:
+    def settle(self, seconds: int = 4, limit: int = 40) -> None:
+        """Let everybody act until nobody has had anything to do for a while, as the recorder waited."""
+        quiet = 0
+        for _ in range(limit):
             before = self.world.version
             self.now += 1
+            for expired in expiry.collect(self.world.objects, self.now):
+                self.world.apply(expired, self.now)
             run_controllers(self.world, self.now)
-            run_scheduler(self.world, self.now)
+            run_scheduler(self.world, self.now, self.configuration)
             run_controllers(self.world, self.now)
             self._kubelets()
+            quiet = quiet + 1 if before == self.world.version else 0
+            if quiet == seconds:
+                return
 
     def _kubelets(self) -> None:
         for pod in list(self.world.objects.get("Pod", {}).values()):
@@ -66,8 +76,8 @@ class Lab:
     def submit(self, manifest: dict[str, Any]) -> None:
         self.world.create({**manifest, "metadata": {"namespace": NAMESPACE, **manifest["metadata"]}}, self.now)
 
-    def priority(self, name: str, value: int) -> None:
-        self.world.create({"kind": "PriorityClass", "metadata": {"name": name}, "value": value}, self.now)
+    def priority(self, name: str, value: int, **more: Any) -> None:
+        self.world.create({"kind": "PriorityClass", "metadata": {"name": name}, "value": value, **more}, self.now)
 
     def patch(self, name: str, operations: list[dict[str, Any]]) -> None:
         self.world.update(apply_patch(self.world.get("Job", (NAMESPACE, name)), operations))
@@ -83,6 +93,26 @@ class Lab:
 
     def restarts(self, name: str, count: int) -> None:
         self._status(self._pod(name), phase="Running", restarts=count)
+
+    def command(self, action: str, kind: str, name: str) -> None:
+        """What `vcctl` writes."""
+        groups = {"Job": "batch.volcano.sh/v1alpha1", "Queue": "scheduling.volcano.sh/v1beta1"}
+        target = {"apiVersion": groups[kind], "kind": kind, "name": name}
+        metadata = {"namespace": NAMESPACE, "name": f"{name}-{next(self._numbers)}"}
+        self.world.create({"kind": "Command", "metadata": metadata, "action": action, "target": target}, self.now)
+
+    def running(self, name: str) -> Counter[str]:
+        """How many pods of each task of a Job run."""
+        tasks = self.state()["jobs"][name]["tasks"]
+        return Counter({task: len(phases["Running"]) for task, phases in tasks.items() if "Running" in phases})
+
+    def held(self) -> Counter[str]:
+        """GPUs taken on each node."""
+        total: Counter[str] = Counter()
+        for pod in self.world.objects.get("Pod", {}).values():
+            if pod["spec"].get("nodeName") and phase_of(pod) in {"Pending", "Running"}:
+                total[pod["spec"]["nodeName"]] += pod_request(pod["spec"])[GPU] // 1000
+        return total
 
     def uids(self) -> dict[str, str]:
         return {name: pod["metadata"]["uid"] for (_, name), pod in self.world.objects.get("Pod", {}).items()}
@@ -127,6 +157,39 @@ class Lab:
             "minTaskMember": spec["minTaskMember"],
             "minGPU": spec["minResources"].get(f"requests.{GPU}"),
         }
+
+
+def task(name: str, replicas: int, least: int, *, gpus: int = 2, priority: str = "", **more: Any) -> dict[str, Any]:
+    """A task whose pods have so many GPUs each."""
+    resources = {"limits": {GPU: str(gpus)}, "requests": {"cpu": "1"}}
+    spec: dict[str, Any] = {"containers": [{"name": "c", "image": "x", "resources": resources}]}
+    if priority:
+        spec["priorityClassName"] = priority
+    return {"name": name, "replicas": replicas, "minAvailable": least, "template": {"spec": spec}, **more}
+
+
+def job(name: str, *tasks: dict[str, Any], queue: str = "default", **spec: Any) -> dict[str, Any]:
+    """A Job of these tasks, whose minimums add up to its own."""
+    least = sum(each["minAvailable"] for each in tasks)
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"queue": queue, "minAvailable": least, "maxRetry": 1000, "tasks": list(tasks), **spec},
+    }
+
+
+def queue(name: str, **spec: Any) -> dict[str, Any]:
+    """A queue; numbers are GPUs."""
+    amounts = ("capability", "deserved")
+    spec = {each: {GPU: str(value)} if each in amounts else value for each, value in spec.items()}
+    return {"kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture(scope="session")
+def make() -> SimpleNamespace:
+    """Makers of manifests."""
+    return SimpleNamespace(task=task, job=job, queue=queue)
 
 
 @pytest.fixture

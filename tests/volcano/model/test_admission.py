@@ -126,14 +126,14 @@ def test_updates_without_tasks_are_refused() -> None:
     """An update that takes the tasks out of a Job is refused in Volcano's words."""
     old = admit_create(job(), OBJECTS)
     with pytest.raises(InvalidError, match="may not add or remove tasks"):
-        admit_update(old, {**old, "spec": {}})
+        admit_update(old, {**old, "spec": {}}, OBJECTS)
 
 
 def test_true_is_no_number() -> None:
     """A number of a live Job cannot be replaced by a boolean that Python takes for its equal."""
     old = admit_create(job(minAvailable=1), OBJECTS)
     with pytest.raises(InvalidError) as refused:
-        admit_update(old, {**old, "spec": {**old["spec"], "minAvailable": True}})
+        admit_update(old, {**old, "spec": {**old["spec"], "minAvailable": True}}, OBJECTS)
     assert refused.value.fields == ("spec.minAvailable",)
 
 
@@ -176,7 +176,7 @@ def test_a_guarantee_has_to_be_deserved() -> None:
     """A resource that is guaranteed and not deserved is refused, also at zero."""
     with pytest.raises(InvalidError) as refused:
         admit_create(queue("q", guarantee={"resource": {"cpu": "0"}}), {})
-    assert refused.value.fields == ("spec.guarantee",)
+    assert refused.value.fields == ("spec.deserved",)
 
 
 @pytest.mark.parametrize(

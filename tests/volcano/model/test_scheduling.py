@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kfp_volcano.volcano.model.objects import phase_of, status_of
 from kfp_volcano.volcano.model.pods import INDEX, JOB, TASK
-from kfp_volcano.volcano.model.resources import parse_quantity, pod_request, quantities
+from kfp_volcano.volcano.model.resources import parse_quantity, quantities
 
 GPU = "nvidia.com/gpu"
 ROOM = {"gpu-0": 8, "gpu-1": 8}
@@ -49,15 +49,6 @@ def pods(lab: Any, name: str) -> Counter[str]:
     return Counter(phase_of(pod) for pod in found if pod["metadata"]["annotations"][JOB] == name)
 
 
-def used(lab: Any) -> Counter[str]:
-    """GPUs taken on each node."""
-    total: Counter[str] = Counter()
-    for pod in lab.world.objects.get("Pod", {}).values():
-        if pod["spec"].get("nodeName") and phase_of(pod) in {"Pending", "Running"}:
-            total[pod["spec"]["nodeName"]] += pod_request(pod["spec"])[GPU] // 1000
-    return total
-
-
 shapes = st.tuples(st.integers(1, 6), st.integers(0, 8), st.integers(1, 4))
 actions = st.lists(
     st.one_of(
@@ -86,8 +77,8 @@ def test_nodes_and_gangs_are_respected(new_lab: Any, steps: list[tuple[str, tupl
                 lab.patch(name, replicas(numbers[1]))
             else:
                 lab.delete(name)
-        lab.settle()
-        taken = used(lab)
+        lab.settle(1)
+        taken = lab.held()
         assert all(taken[node] <= room for node, room in ROOM.items())
         state = lab.state()
         assert state["queues"]["default"]["allocatedGPU"] == sum(taken.values())

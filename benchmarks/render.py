@@ -1,0 +1,120 @@
+"""Specs to YAML manifests per second, beside the dry run of TorchX's Kubernetes scheduler for the same job.
+
+`scripts/bench render`; the peer is measured where it can be imported (`pip install 'torchx[kubernetes]'`). Both are
+asked for the YAML text of eight workers with a GPU each. Ours starts from the spec as a mapping, so that its check is
+in the figure; TorchX's from an AppDef. Rounds alternate between the two and the best of each counts, for a busy machine
+only ever makes either slower.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from kfp_volcano.schemas.validation import training_job
+from kfp_volcano.volcano.manifests.job import manifests
+from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORKERS = 8
+MANY = 10_000
+ROUNDS = 5
+ROUND_S = 1.0
+SPEC = {
+    "apiVersion": "kfp-volcano/v1",
+    "kind": "TrainingJob",
+    "metadata": {"name": "resnet", "namespace": "vision"},
+    "spec": {
+        "framework": "pytorch",
+        "image": "registry.example/train:1.4",
+        "command": ["python", "train.py", "--lr", "0.1"],
+        "queue": "research",
+        "env": {"NCCL_DEBUG": "INFO"},
+        "roles": {
+            "worker": {
+                "replicas": {"min": 2, "max": WORKERS},
+                "resources": {"cpu": 8, "memory": "32Gi", "gpu": 1},
+            }
+        },
+        "checkpoint": {"volume": "checkpoints"},
+    },
+}
+
+
+def ours() -> str:
+    """A spec checked, rendered and written."""
+    job = training_job(SPEC)
+    return manifest_yaml(manifests(job, name="resnet-1", run_id="bench", step="bench", workers=WORKERS))
+
+
+def peer() -> tuple[str, Callable[[], str]] | None:
+    """TorchX's name and its dry run; None where it is not installed."""
+    try:
+        import torchx  # noqa: PLC0415
+        from torchx import specs  # noqa: PLC0415
+        from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler  # noqa: PLC0415
+    except ImportError:
+        return None
+    role = specs.Role(
+        name="worker",
+        image="registry.example/train:1.4",
+        entrypoint="python",
+        args=["train.py", "--lr", "0.1"],
+        env={"NCCL_DEBUG": "INFO"},
+        num_replicas=WORKERS,
+        resource=specs.Resource(cpu=8, gpu=1, memMB=32768),
+    )
+    scheduler = KubernetesScheduler("bench")
+    options: Any = {"queue": "research", "namespace": "vision"}
+    app = specs.AppDef(name="resnet", roles=[role])
+    return f"torchx {torchx.__version__}", lambda: str(scheduler.submit_dryrun(app, options).request)
+
+
+def per_second(work: Callable[[], str]) -> float:
+    """How often a second one round gets through it."""
+    count, started = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < ROUND_S:
+        work()
+        count += 1
+    return count / elapsed
+
+
+def memory_growth() -> float:
+    """MiB by which the process grows from the first thousand specs to the last."""
+    sizes = []
+    for index in range(MANY):
+        ours()
+        if index in (MANY // 10, MANY - 1):
+            sizes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return sizes[-1] - sizes[0]
+
+
+def main() -> None:
+    """Print one JSON object a line."""
+    other = peer()
+    best, best_other = 0.0, 0.0
+    for number in range(ROUNDS):
+        mine, theirs = per_second(ours), per_second(other[1]) if other else 0.0
+        print(f"round {number + 1}: {mine:.0f}/s, peer {theirs:.0f}/s", file=sys.stderr)
+        best, best_other = max(best, mine), max(best_other, theirs)
+    line: dict[str, Any] = {
+        "bench": "render",
+        "case": f"{WORKERS}-worker job",
+        "metric": "specs_per_s",
+        "value": round(best, 1),
+        "unit": "1/s",
+    }
+    if other:
+        line |= {"peer": other[0], "peer_value": round(best_other, 1), "ratio": round(best / best_other, 2)}
+    print(json.dumps(line))
+    growth = {"bench": "render", "case": f"{MANY} specs", "metric": "memory_growth", "value": round(memory_growth(), 2)}
+    print(json.dumps({**growth, "unit": "MiB"}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What a coordinator pod offers without any framework: addresses for progress and for generations. Standard library."""

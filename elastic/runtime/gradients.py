@@ -1,0 +1,78 @@
+"""Summing gradients over workers, with a few numbers of each worker in the same message.
+
+Gradients of one dtype and device travel as one flat buffer. Its tail (of the float32 one) carries, for each parameter,
+how many workers have a gradient, and for each worker a row of numbers, written by that worker alone and so exact in the
+sum. A parameter that no worker used keeps `grad=None`, as in a loop without workers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["Gradients"]
+
+
+class Gradients:
+    """The gradients of a set of parameters, and the buffers they are summed in."""
+
+    def __init__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        self._parameters = [p for p in dict.fromkeys(parameters) if p.requires_grad]
+        self.device = self._parameters[0].device if self._parameters else torch.device("cpu")
+        self._flats: list[torch.Tensor] = []
+        self._views: list[torch.Tensor] = []
+        self._tail = torch.empty(0)
+        self._rows = -1
+
+    def total(
+        self, row: Sequence[float], rank: int, world: int, add: Callable[[list[torch.Tensor]], bool]
+    ) -> list[list[float]] | None:
+        """Replaces each gradient by its sum over all workers, and returns every worker's row; None if `add` failed.
+
+        `add` sums the tensors over all workers in place. With one worker nothing is copied or sent.
+        """
+        if world == 1:
+            return [list(row)]
+        width = len(row)
+        self._lay_out(world * width)
+        for flat in self._flats:
+            flat.zero_()
+        present = [(p.grad, view) for p, view in zip(self._parameters, self._views, strict=True) if p.grad is not None]
+        if present:
+            torch._foreach_copy_([view for _, view in present], [grad for grad, _ in present])
+        count = len(self._parameters)
+        numbers = [0.0 if p.grad is None else 1.0 for p in self._parameters] + [0.0] * (world * width)
+        numbers[count + rank * width : count + (rank + 1) * width] = row
+        self._tail.copy_(torch.tensor(numbers, dtype=torch.float32))
+        if not add(self._flats):
+            self._rows = -1  # an operation that was given up may still write into the old buffers
+            return None
+        numbers = self._tail.tolist()
+        for parameter, view, users in zip(self._parameters, self._views, numbers, strict=False):
+            parameter.grad = view if users else None
+        return [numbers[start : start + width] for start in range(count, count + world * width, width)]
+
+    def _lay_out(self, rows: int) -> None:
+        """Allocates the buffers, again only where the number of workers has changed."""
+        if rows == self._rows:
+            return
+        self._rows = rows
+        tail = len(self._parameters) + rows
+        kinds = dict.fromkeys([(p.dtype, p.device) for p in self._parameters] + [(torch.float32, self.device)])
+        views: dict[torch.nn.Parameter, torch.Tensor] = {}
+        self._flats = []
+        for dtype, device in kinds:
+            members = [p for p in self._parameters if (p.dtype, p.device) == (dtype, device)]
+            carries_tail = (dtype, device) == (torch.float32, self.device)
+            sizes = [p.numel() for p in members] + ([tail] if carries_tail else [])
+            flat = torch.zeros(sum(sizes), dtype=dtype, device=device)
+            pieces = torch.split(flat, sizes)
+            views.update({p: piece.view_as(p) for p, piece in zip(members, pieces, strict=False)})
+            if carries_tail:
+                self._tail = pieces[-1]
+            self._flats.append(flat)
+        self._views = [views[p] for p in self._parameters]

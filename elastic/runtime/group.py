@@ -1,0 +1,77 @@
+"""Who trains together now, as the training loop sees it; and the group of one, outside any Job."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Group", "Solo"]
+
+
+class Group(Protocol):
+    """Who trains now, seen from one of them."""
+
+    rank: int
+    world: int
+    rendezvous: str
+    """Names this group of workers; never used for two groups, nor again after a failed step."""
+
+    def renew(self, step: int, *, patient: bool) -> bool:
+        """Agrees on who takes part in the next steps; brings whoever is behind `step` up to date.
+
+        False where it did not work out: call again. `patient` waits for a lost lighthouse as long as it takes.
+        """
+
+    def due(self) -> bool:
+        """Whether the lease has run out by this worker's clock."""
+
+    def add(self, tensors: list[torch.Tensor]) -> bool:
+        """Sums tensors over all workers, in place; False (and the group is broken) where that failed."""
+
+    def settle(self, *, ok: bool, reason: str = "") -> None:
+        """Ends a step. After `ok=False` the group must be renewed."""
+
+    def fall_silent(self) -> None:
+        """Sends no more heartbeats; the step under way and those of the same lease can still be done."""
+
+    def close(self) -> None:
+        """Leaves at once."""
+
+
+class Solo:
+    """A group of one, outside any Job."""
+
+    rank = 0
+    world = 1
+
+    def __init__(self) -> None:
+        self.rendezvous = f"solo/{uuid.uuid4().hex}"
+
+    def renew(self, step: int, *, patient: bool) -> bool:
+        """Nobody to agree with."""
+        del step, patient
+        return True
+
+    def due(self) -> bool:
+        """Nobody can come."""
+        return False
+
+    def add(self, tensors: list[torch.Tensor]) -> bool:
+        """The sum over one worker."""
+        del tensors
+        return True
+
+    def settle(self, *, ok: bool, reason: str = "") -> None:
+        """A failed attempt must not share its name with the next."""
+        del reason
+        if not ok:
+            self.rendezvous = f"solo/{uuid.uuid4().hex}"
+
+    def fall_silent(self) -> None:
+        """Nobody listens."""
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,126 @@
+"""The file a worker's ledger goes to."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from kfp_volcano.elastic import ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kfp_volcano.elastic.runtime.share import Attempt
+    from kfp_volcano.elastic.runtime.state import State
+    from kfp_volcano.elastic.runtime.surroundings import Surroundings
+    from kfp_volcano.elastic.sharding import Plan
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """Appends entries to `ledger/<pod>-<incarnation>.jsonl` in the job folder; without one they go nowhere.
+
+    Each entry is one write of the operating system, with nothing held back in this process: what a SIGKILL cannot take
+    back is on file. All methods raise OSError where the volume refuses, for an unrecorded step must not count.
+    """
+
+    def __init__(self, here: Surroundings) -> None:
+        self._here = here
+        self._file: int | None = None
+
+    def start(self, plan: Plan, state: State) -> None:
+        """Opens the file; the process begins in `state`."""
+        if self._here.job_dir is not None:
+            folder = self._here.job_dir / "ledger"
+            folder.mkdir(exist_ok=True)
+            path = folder / f"{self._here.owner}.jsonl"
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._write(
+            ledger.Start(
+                pod=self._here.pod,
+                incarnation=self._here.incarnation,
+                time=time.time(),
+                seed=plan.seed,
+                size=plan.size,
+                batch=plan.batch,
+                epochs=plan.epochs,
+                lineage=state.lineage,
+                step=state.steps,
+            )
+        )
+
+    def feed(self, attempt: Attempt, ids: NDArray[np.int64]) -> None:
+        """These samples are about to be fed."""
+        self._write(
+            ledger.Feed(
+                attempt=attempt.digest,
+                step=attempt.step,
+                epoch=attempt.epoch,
+                parent=attempt.parent,
+                world=attempt.world,
+                rank=attempt.rank,
+                ids=ids.tolist(),
+                time=time.time(),
+            )
+        )
+
+    def commit(self, attempt: Attempt, *, loss: float, samples: int, at: float) -> str:
+        """The attempt counts; returns the lineage of the state that follows."""
+        lineage = ledger.lineage_digest(attempt.parent, attempt.digest)
+        self._write(
+            ledger.Commit(
+                attempt=attempt.digest,
+                step=attempt.step,
+                epoch=attempt.epoch,
+                parent=attempt.parent,
+                lineage=lineage,
+                world=attempt.world,
+                loss=loss,
+                samples=samples,
+                time=at,
+            )
+        )
+        return lineage
+
+    def discard(self, attempt: Attempt, reason: str) -> None:
+        """The attempt does not count here."""
+        self._write(ledger.Discard(attempt=attempt.digest, step=attempt.step, time=time.time(), reason=reason))
+
+    def metric(self, state: State, *, samples: int, epoch: int, values: Mapping[str, float]) -> None:
+        """The training code logged values of the present state."""
+        self._write(
+            ledger.Metric(
+                step=state.steps,
+                samples=samples,
+                epoch=epoch,
+                lineage=state.lineage,
+                values=dict(values),
+                time=time.time(),
+            )
+        )
+
+    def leave(self, step: int, reason: str) -> None:
+        """The process ends on purpose."""
+        self._write(ledger.Leave(step=step, time=time.time(), reason=reason))
+
+    def sync(self) -> None:
+        """Waits until what was written has reached the disk."""
+        if self._file is not None:
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        """Writes no more."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _write(self, entry: ledger.Entry) -> None:
+        if self._file is not None:
+            line = ledger.to_line(entry).encode()
+            if os.write(self._file, line) < len(line):
+                raise OSError("the ledger's volume is full: an entry was cut short")

@@ -1,0 +1,97 @@
+"""What each worker tells all others with a step's gradients: a row of numbers, exact in float32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Decision", "Flag", "Row"]
+
+_EXACT_HEX_DIGITS = 6
+"""float32 holds whole numbers of 24 bits exactly."""
+
+
+class Flag(IntFlag):
+    """What a worker wants of the group."""
+
+    LEAVING = 1
+    RENEW = 2
+    """The lease has run out; only rank 0's counts."""
+    SAVE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One worker's row."""
+
+    state: int
+    """Digest of the state its step began from."""
+    flags: Flag
+    silent_s: float
+    """For how long it has sent no heartbeat."""
+    count: int
+    """Samples it fed."""
+    loss: float
+    """Its part of the global batch's mean loss."""
+
+    @staticmethod
+    def state_of(lineage: str) -> int:
+        """A lineage as a number that float32 holds."""
+        return int(lineage[:_EXACT_HEX_DIGITS], 16)
+
+    def numbers(self) -> list[float]:
+        """The row as it travels."""
+        return [float(self.state), float(self.flags), self.silent_s, float(self.count), self.loss]
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Row:
+        """The row that has travelled."""
+        state, flags, silent_s, count, loss = numbers
+        return cls(state=int(state), flags=Flag(int(flags)), silent_s=silent_s, count=int(count), loss=loss)
+
+    @staticmethod
+    def disagreement(rows: Sequence[Row], count: int) -> str:
+        """Why the step of these workers does not count; empty where it does.
+
+        `rows` is empty where the sum failed; `count` is the number of samples of the global batch.
+        """
+        if not rows:
+            return "a worker was lost"
+        if len({row.state for row in rows}) > 1:
+            return "the workers started from different states"
+        fed = sum(row.count for row in rows)
+        return "" if fed == count else f"{fed} samples were fed instead of {count}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What comes after a committed step: the same for all workers, for all have seen the same rows."""
+
+    leaving: bool
+    """Somebody leaves; no quorum is asked for until the leavers have been silent for long enough."""
+    part: bool
+    """The leavers go now."""
+    everyone: bool
+    """All leave: the training stops here."""
+    renew: bool
+    """Those who stay agree on who takes part."""
+    save: bool
+    """The first worker writes a checkpoint."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], *, silence_s: float) -> Decision:
+        """The decision that follows from all workers' rows; a leaver is forgotten after `silence_s` of silence."""
+        leavers = [row for row in rows if Flag.LEAVING in row.flags]
+        everyone = len(leavers) == len(rows)
+        part = everyone or (bool(leavers) and all(row.silent_s >= silence_s for row in leavers))
+        return cls(
+            leaving=bool(leavers),
+            part=part,
+            everyone=everyone,
+            renew=part or (not leavers and Flag.RENEW in rows[0].flags),
+            save=everyone or any(Flag.SAVE in row.flags for row in rows),
+        )

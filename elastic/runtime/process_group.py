@@ -1,0 +1,143 @@
+"""torchft's process groups, with an identity and on the pod's own address."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import distributed
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torchft.process_group import ProcessGroupGloo, ProcessGroupNCCL, ProcessGroupWrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["RENDEZVOUS_KEY", "process_group"]
+
+RENDEZVOUS_KEY = "kfp-volcano/rendezvous"
+"""In each worker's store: a name that no other store has, though it may come to the same address."""
+
+_RENDEZVOUS_TIMEOUT = timedelta(seconds=3)
+"""For workers to find each other in a new group; one that dies at that moment keeps the others waiting so long."""
+
+_BROKEN_KEY = "broken"
+_LOOK_S = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
+    """Knows which rendezvous it stands on."""
+
+    rendezvous = ""
+    _place: tuple[int, int] | None = None
+    address = ""
+    """IP address to be reached by."""
+    stale: Callable[[], bool] = staticmethod(lambda: False)
+    """Whether the lighthouse that called for this group is gone: its members will not come then."""
+    _shared: Any = None
+
+    def configure(
+        self, store_addr: str, replica_id: str, rank: int, world_size: int, quorum_id: int | None = None, *rest: Any
+    ) -> None:
+        self.abort(errored=False)
+        address, _, prefix = store_addr.partition("/")
+        host, _, port = address.rpartition(":")
+        store = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_RENDEZVOUS_TIMEOUT)
+        self.rendezvous = f"{store.get(RENDEZVOUS_KEY).decode()}/{prefix}"
+        self._replica_id, self._quorum_id, self._rank = replica_id, quorum_id, rank
+        self._group_rank, self._group_world_size, _ = rest
+        # torchft's are the digits at the end of pod names, the same for two tasks' pods.
+        self._global_ranks = list(range(world_size))
+        if world_size > 1:
+            self._shared = PrefixStore(prefix, store)
+            if self.stale():
+                self.give_up()
+                raise RuntimeError("the lighthouse was replaced")
+            self._pg = self._create_pg(self._shared, rank, world_size)
+        self._place = (rank, world_size)
+
+    def stands(self, rank: int, world: int) -> bool:
+        """Whether the group is laid, for this rank of so many workers."""
+        return self._place == (rank, world)
+
+    def broken(self) -> bool:
+        """Whether somebody has given the group up, or the worker that keeps its store is gone."""
+        try:
+            return self._shared is None or bool(self._shared.check([_BROKEN_KEY]))
+        except RuntimeError:
+            return True
+
+    def give_up(self) -> None:
+        """Closes this worker's connections and tells the others, who may wait in a collective for one that is dead."""
+        try:
+            if self._shared is not None:
+                self._shared.set(_BROKEN_KEY, "1")
+        except RuntimeError:
+            pass  # the store went with the worker that kept it, which is as good a sign
+        self.abort()
+
+    def abort(self, errored: bool = True) -> None:  # noqa: FBT001, FBT002 - torchft's
+        self._place = self._shared = None
+        super().abort(errored=errored)
+
+
+class _Gloo(_Identified, ProcessGroupGloo):  # type: ignore[misc]
+    def abort(self, errored: bool = True) -> None:  # noqa: FBT001, FBT002 - torchft's
+        # Neither abort nor the destructor may run here: both can wait for a collective that will only end by its
+        # timeout, when several workers close their connections at the same time.
+        if self._pg is not None:
+            last_reference = [self._pg]
+            self._pg = None
+            threading.Thread(target=_end, args=(last_reference,), name="gloo abort", daemon=True).start()
+        super().abort(errored=errored)
+
+    def _create_pg(self, store: Any, rank: int, world_size: int) -> Any:
+        # Laid in a thread of its own, for gloo waits its timeout for each peer that does not come.
+        laid: list[Any] = []
+        thread = threading.Thread(target=self._lay, args=(laid, store, rank, world_size), name="gloo", daemon=True)
+        thread.start()
+        deadline = time.monotonic() + _RENDEZVOUS_TIMEOUT.total_seconds()
+        thread.join(_LOOK_S)
+        while thread.is_alive() and not self.broken() and time.monotonic() < deadline:
+            thread.join(_LOOK_S)
+        if not laid:
+            raise RuntimeError(f"{world_size} workers did not find each other")
+        return laid.pop()
+
+    def _lay(self, laid: list[Any], store: Any, rank: int, world_size: int) -> None:
+        # Only private options name an address to listen on: GLOO_SOCKET_IFNAME wants an interface.
+        gloo: Any = distributed.ProcessGroupGloo
+        options = gloo._Options()  # noqa: SLF001
+        options._devices = [gloo.create_device(hostname=self.address)]  # noqa: SLF001
+        options._timeout = _RENDEZVOUS_TIMEOUT  # noqa: SLF001
+        kind = distributed.ProcessGroup.BackendType.GLOO
+        group: Any = distributed.ProcessGroup(store, rank, world_size)
+        group._set_default_backend(kind)  # noqa: SLF001
+        try:
+            backend = gloo(store, rank, world_size, options)
+        except RuntimeError as error:
+            _log.info("laying a group of %d workers failed: %s", world_size, error)
+            return
+        group._register_backend(torch.device("cpu"), kind, backend)  # noqa: SLF001
+        laid.append(group)
+
+
+def _end(last_reference: list[Any]) -> None:
+    last_reference.pop().abort()
+
+
+class _Nccl(_Identified, ProcessGroupNCCL):  # type: ignore[misc]
+    pass
+
+
+def process_group(address: str, *, cuda: bool, stale: Callable[[], bool]) -> Any:
+    """A process group that torchft can lay again for each quorum: NCCL for CUDA gradients, gloo on `address` else."""
+    # NCCL has one timeout for the rendezvous and the collectives, which wait for whoever is slow.
+    group = _Nccl(timeout=timedelta(seconds=120)) if cuda else _Gloo(timeout=_RENDEZVOUS_TIMEOUT)
+    group.address, group.stale = address, stale
+    return group

@@ -1,0 +1,50 @@
+"""A worker's part of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Attempt", "Share"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A try at a step, seen from one worker."""
+
+    digest: str
+    step: int
+    epoch: int
+    parent: str
+    """Lineage of the state it begins from."""
+    world: int
+    rank: int
+    count: int
+    """Samples in the global batch."""
+    mine: int
+    """Samples in this worker's share."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Share:
+    """This worker's part of a global batch."""
+
+    ids: NDArray[np.int64]
+    """Which samples to feed: indices into the dataset."""
+    epoch: int
+    """Counted from 0."""
+    committed: bool = False
+    """Whether the whole batch has counted; known after `Training.step`."""
+    attempt: Attempt
+    """What the ledger calls it."""
+    last: bool
+    """Whether the batch is its epoch's last."""
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the epoch's last batch has just been committed."""
+        return self.last and self.committed

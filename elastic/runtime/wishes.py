@@ -1,0 +1,37 @@
+"""What this worker was asked to do, by signals or calls; the next step tells the others."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Wishes"]
+
+
+class Wishes:
+    """SIGTERM: finish the step and leave. SIGUSR1: write a checkpoint."""
+
+    def __init__(self) -> None:
+        self.leave = False
+        self.save = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Takes the signals within the block. Outside the main thread, which alone may, nothing is taken."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {
+            signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: setattr(self, "leave", True)),
+            signal.SIGUSR1: signal.signal(signal.SIGUSR1, lambda *_: setattr(self, "save", True)),
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

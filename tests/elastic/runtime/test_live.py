@@ -1,0 +1,117 @@
+"""Real workers that join, leave and die: the same batches and the same losses as one worker alone, always."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kfp_volcano.elastic.runtime import LEFT
+from kfp_volcano.schemas.records import Progress, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kfp_volcano.elastic.ledger import Audit
+
+    from .conftest import Job
+
+
+def assert_equal(audit: Audit, alone: Audit) -> None:
+    """Every sample once, the same batches, and losses that differ by rounding only."""
+    assert audit.problems == ()
+    assert (audit.duplicates, audit.missing) == (0, 0)
+    assert audit.batches_sha256 == alone.batches_sha256
+    assert [samples for samples, _ in audit.losses] == [samples for samples, _ in alone.losses]
+    assert [loss for _, loss in audit.losses] == pytest.approx([loss for _, loss in alone.losses], rel=1e-3)
+
+
+def test_joining_and_leaving_costs_no_step(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:
+    """Workers that come, and go by SIGTERM, leave no trace in what was learned, and no step is lost to them."""
+    job = make_job(epochs=30)
+    for pod in ("w-0", "w-1"):
+        job.start(pod)
+    job.wait_for_steps(5, world=2)
+    for pod in ("w-2", "w-3", "w-4"):
+        job.start(pod)
+    job.wait_for_steps(5, world=5)
+    for pod in ("w-0", "w-3", "w-4"):
+        job.signal(pod, signal.SIGTERM)
+    assert [job.exit_code(pod) for pod in ("w-0", "w-3", "w-4")] == [LEFT] * 3
+    assert [job.exit_code(pod) for pod in ("w-1", "w-2")] == [0, 0]
+    audit = job.audit()
+    assert_equal(audit, alone(30))
+    assert audit.lost == ()
+    assert {1, 2, 5} <= {commit.world for commit in audit.commits} | {1}
+    last = parse(Progress, (job.folder / "reports.jsonl").read_text().splitlines()[-1])
+    assert (last.step, last.samples) == (last.total_steps, 103 * 30)
+    assert any(change.to_workers == 2 and change.from_workers == 5 for change in last.changes)
+
+
+def test_a_killed_worker_costs_one_step(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:
+    """The others do the step again among themselves; the worker started anew takes part again."""
+    job = make_job(epochs=30)
+    for pod in ("w-0", "w-1", "w-2"):
+        job.start(pod)
+    job.wait_for_steps(10, world=3)
+    job.kill("w-0")
+    job.wait_for_steps(10, world=2)
+    job.start("w-0")
+    assert [job.exit_code(pod) for pod in ("w-0", "w-1", "w-2")] == [0, 0, 0]
+    audit = job.audit()
+    assert_equal(audit, alone(30))
+    assert len(audit.lost) <= 1
+    assert len({commit.world for commit in audit.commits[20:]} & {2, 3}) == 2
+
+
+def test_all_killed_go_on_from_the_checkpoint(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:
+    """What came after the newest whole checkpoint is done again, and is lost work in the audit."""
+    job = make_job(epochs=20)
+    for pod in ("w-0", "w-1"):
+        job.start(pod)
+    job.wait(lambda commits: len(commits) > 40 and any((job.folder / "checkpoints").glob("step-*/manifest.json")))
+    for pod in ("w-0", "w-1"):
+        job.kill(pod)
+    newest = max((job.folder / "checkpoints").glob("step-*"))
+    (newest / "state.pt").write_bytes(b"damaged")
+    for pod in ("w-2", "w-3", "w-4"):
+        job.start(pod)
+    assert [job.exit_code(pod) for pod in ("w-2", "w-3", "w-4")] == [0, 0, 0]
+    audit = job.audit()
+    assert_equal(audit, alone(20))
+    assert audit.lost
+
+
+def test_all_told_to_leave_stop_at_the_same_step(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:
+    """They leave a checkpoint of their last step behind, so that nothing is done twice."""
+    job = make_job(epochs=20)
+    for pod in ("w-0", "w-1"):
+        job.start(pod)
+    job.wait_for_steps(10, world=2)
+    for pod in ("w-0", "w-1"):
+        job.signal(pod, signal.SIGTERM)
+    assert [job.exit_code(pod) for pod in ("w-0", "w-1")] == [LEFT, LEFT]
+    job.start("w-2")
+    assert job.exit_code("w-2") == 0
+    audit = job.audit()
+    assert_equal(audit, alone(20))
+    assert audit.lost == ()
+    manifests = [json.loads(path.read_text()) for path in job.folder.glob("*/manifest.json")]
+    assert [manifest["step"] for manifest in manifests] == [len(audit.commits)]
+
+
+@pytest.mark.slow
+def test_a_lost_coordinator_is_found_again(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:
+    """Workers outlive it, meet at the next one, and take in whoever has come meanwhile."""
+    job = make_job(epochs=40)
+    for pod in ("w-0", "w-1"):
+        job.start(pod)
+    job.wait_for_steps(10, world=2)
+    job.kill("coordinator")
+    job.start("w-2")
+    job.start_coordinator()
+    job.wait_for_steps(5, world=3)
+    assert [job.exit_code(pod) for pod in ("w-0", "w-1", "w-2")] == [0, 0, 0]
+    assert_equal(job.audit(), alone(40))

@@ -1,0 +1,29 @@
+"""The training script of the tests: what a user would write, on data small enough to compare by hand.
+
+Run by `runpy` in a process of its own, with ENVIRON, EPOCHS and PACE (seconds a step) as globals.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+os.environ.update(globals().get("ENVIRON", {}))
+
+import torch
+
+from kfp_volcano.elastic.runtime import Training
+
+torch.set_num_threads(1)
+x = torch.randn(103, 8, generator=torch.Generator().manual_seed(1))
+y = (x[:, :3]).argmax(dim=1)
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+criterion = torch.nn.CrossEntropyLoss()
+training = Training(model, optimizer, size=len(x), batch=10, lr=0.01, epochs=globals().get("EPOCHS", 10))
+for share in training:
+    training.step(criterion(model(x[share.ids]), y[share.ids]))
+    if share.ends_epoch and training.first:
+        training.log(accuracy=(model(x).argmax(dim=1) == y).float().mean().item())
+    time.sleep(globals().get("PACE", 0.0))

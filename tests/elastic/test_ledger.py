@@ -1,0 +1,250 @@
+"""The audit sees exactly what led to the final weights, and every way to spoil it."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kfp_volcano.elastic import ledger
+from kfp_volcano.elastic.sharding import Plan, share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    Sharding = Callable[[np.ndarray, int, int], np.ndarray]
+
+
+@dataclass
+class Run:
+    """A training that only writes ledgers."""
+
+    plan: Plan
+    sharding: Sharding = share
+    files: dict[str, list[str]] = field(default_factory=dict)
+    clock: float = 0.0
+    attempts: int = 0
+
+    def __post_init__(self) -> None:
+        plan = self.plan
+        self.lineage = ledger.genesis(seed=plan.seed, size=plan.size, batch=plan.batch, epochs=plan.epochs)
+        self.step = 0
+
+    def write(self, rank: int, entry: ledger.Entry) -> None:
+        self.files.setdefault(f"w-{rank}.jsonl", []).append(ledger.to_line(entry).rstrip("\n"))
+
+    def attempt(self, world: int, *, commit: bool = True, feeders: int | None = None) -> None:
+        """One try at the next step; `feeders` workers get as far as feeding."""
+        self.clock += 1.0
+        self.attempts += 1
+        step, plan = self.step, self.plan
+        name = ledger.attempt_digest(self.lineage, f"group {self.attempts}", step)
+        for rank in range(world if feeders is None else feeders):
+            ids = self.sharding(plan.ids(step), rank, world).tolist()
+            common = {"attempt": name, "step": step, "time": self.clock}
+            self.write(
+                rank,
+                ledger.Feed(epoch=plan.epoch(step), parent=self.lineage, world=world, rank=rank, ids=ids, **common),
+            )
+        if not commit:
+            self.write(0, ledger.Discard(attempt=name, step=step, time=self.clock, reason="a worker was lost"))
+            return
+        after = ledger.lineage_digest(self.lineage, name)
+        for rank in range(world):
+            self.write(
+                rank,
+                ledger.Commit(
+                    attempt=name,
+                    step=step,
+                    epoch=plan.epoch(step),
+                    parent=self.lineage,
+                    lineage=after,
+                    world=world,
+                    loss=1 / (step + 1),
+                    samples=plan.samples(step + 1),
+                    time=self.clock + rank / 100,
+                ),
+            )
+        self.lineage, self.step = after, step + 1
+
+    def manifest(self) -> dict[str, Any]:
+        plan = self.plan
+        return {
+            "lineage": self.lineage,
+            "step": self.step,
+            "size": plan.size,
+            "batch": plan.batch,
+            "epochs": plan.epochs,
+            "seed": plan.seed,
+        }
+
+    def audit(self) -> ledger.Audit:
+        return ledger.audit(self.files, self.manifest(), expected=self.plan.ids)
+
+
+def trained(plan: Plan, sizes: list[int], sharding: Sharding = share) -> Run:
+    """A training that goes through, with these numbers of workers."""
+    run = Run(plan, sharding)
+    while run.step < plan.steps:
+        run.attempt(sizes[run.step % len(sizes)])
+    return run
+
+
+PLAN = Plan(size=37, batch=8, epochs=2, seed=3)
+plans = st.builds(
+    Plan, size=st.integers(1, 80), batch=st.integers(1, 30), epochs=st.integers(1, 3), seed=st.integers(0, 99)
+)
+events = st.lists(st.sampled_from(["step", "fail", "crash", "die", "save"]), max_size=40)
+
+
+@given(plans, st.lists(st.integers(1, 6), min_size=1))
+def test_i1_i2_i3_a_sound_training_is_sound(plan: Plan, sizes: list[int]) -> None:
+    """No duplicates, nothing missing, the digest of any other number of workers, every loss in order."""
+    audit = trained(plan, sizes).audit()
+    assert (audit.duplicates, audit.missing, audit.problems, audit.lost) == (0, 0, (), ())
+    assert audit.samples_seen == audit.samples_expected == plan.size * plan.epochs
+    assert audit.batches_sha256 == trained(plan, [1]).audit().batches_sha256
+    assert [samples for samples, _ in audit.losses] == [plan.samples(step + 1) for step in range(plan.steps)]
+
+
+@given(plans, st.randoms(use_true_random=False), events)
+def test_i6_i11_discarded_work_is_lost_and_never_counted(plan: Plan, rnd: random.Random, story: list[str]) -> None:
+    """Failed steps, workers that die while feeding, and restarts from a checkpoint add lost work, and nothing else."""
+    run = Run(plan)
+    saved = (run.lineage, run.step)
+    discarded = 0
+    branch = 0
+    for event in story:
+        if run.step == plan.steps:
+            break
+        if event == "step":
+            run.attempt(rnd.randint(1, 5))
+            branch += 1
+        elif event == "fail":
+            run.attempt(rnd.randint(1, 5), commit=False)
+            discarded += 1
+        elif event == "die":
+            world = rnd.randint(2, 5)
+            run.attempt(world, commit=False, feeders=rnd.randint(1, world - 1))
+            discarded += 1
+        elif event == "save":
+            saved, branch = (run.lineage, run.step), 0
+        else:
+            run.lineage, run.step = saved
+            discarded, branch = discarded + branch, 0
+    while run.step < plan.steps:
+        run.attempt(rnd.randint(1, 5))
+    audit = run.audit()
+    assert (audit.duplicates, audit.missing, audit.problems) == (0, 0, ())
+    assert len(audit.lost) == discarded == audit.steps_lost(0, run.clock + 1)
+    assert audit.batches_sha256 == trained(plan, [1]).audit().batches_sha256
+
+
+def test_a_sharding_that_overlaps_is_seen() -> None:
+    """Shares that overlap by one sample are duplicates, and no longer the plan's batches."""
+
+    def overlapping(batch: np.ndarray, rank: int, world: int) -> np.ndarray:
+        start = max(0, rank * len(batch) // world - 1)
+        return batch[start : (rank + 1) * len(batch) // world]
+
+    audit = trained(PLAN, [2], overlapping).audit()
+    assert audit.duplicates == PLAN.steps
+    assert audit.missing == 0
+    assert audit.batches_sha256 != trained(PLAN, [2]).audit().batches_sha256
+
+
+def test_a_sharding_that_leaves_the_remainder_out_is_seen() -> None:
+    """Equal shares of a batch that does not divide lose its remainder: missing samples."""
+
+    def floored(batch: np.ndarray, rank: int, world: int) -> np.ndarray:
+        each = len(batch) // world
+        return batch[rank * each : (rank + 1) * each]
+
+    audit = trained(PLAN, [3], floored).audit()
+    assert audit.missing == sum(len(PLAN.ids(step)) % 3 for step in range(PLAN.steps)) > 0
+    assert audit.duplicates == 0
+    assert audit.problems
+
+
+def test_samples_fed_in_another_batch_are_seen() -> None:
+    """Every sample once, but two batches swapped: the digest differs and the plan is violated."""
+
+    class Swapped(Plan):
+        def ids(self, step: int) -> np.ndarray:
+            return super().ids({0: 1, 1: 0}.get(step, step))
+
+    run = trained(Swapped(size=32, batch=8, epochs=1), [2])
+    sound = Plan(size=32, batch=8, epochs=1)
+    audit = ledger.audit(run.files, run.manifest(), expected=sound.ids)
+    assert (audit.duplicates, audit.missing) == (0, 0)
+    assert [problem.path for problem in audit.problems] == ["step 0", "step 1"]
+    assert audit.batches_sha256 != trained(sound, [2]).audit().batches_sha256
+
+
+def test_a_killed_process_torn_last_line_is_no_damage() -> None:
+    """What a SIGKILL cuts off at a file's end is forgiven; the same in its middle is named."""
+    run = trained(PLAN, [2])
+    run.files["w-9.jsonl"] = [run.files["w-1.jsonl"][0], run.files["w-1.jsonl"][1][:40]]
+    run.files["w-9.jsonl"][0] = run.files["w-9.jsonl"][0].replace('"kind":"feed"', '"kind":"leave","reason":""')
+    assert not run.audit().problems
+    run.files["w-9.jsonl"].reverse()
+    assert [problem.path for problem in run.audit().problems] == ["w-9.jsonl:1"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (lambda line: {**line, "ids": line["ids"][1:]}, "plan"),
+        (lambda line: {**line, "ids": [*line["ids"], 99]}, "outside"),
+        (lambda line: {**line, "ids": "many"}, "damaged"),
+        (lambda line: {**line, "rank": 7}, "ranks"),
+        (lambda line: {**line, "parent": "0" * 32}, "different states"),
+        (lambda _: None, "ranks"),
+    ],
+)
+def test_a_spoilt_feed_is_named(spoil: Callable[[dict[str, Any]], dict[str, Any] | None], what: str) -> None:
+    """Every alteration of a feed line that counts is a named problem."""
+    run = trained(PLAN, [2])
+    lines = run.files["w-1.jsonl"]
+    at = next(number for number, line in enumerate(lines) if '"feed"' in line)
+    changed = spoil(json.loads(lines[at]))
+    lines[at : at + 1] = [] if changed is None else [json.dumps(changed)]
+    assert any(what in problem.message for problem in run.audit().problems)
+
+
+def test_a_lost_commit_breaks_the_chain_by_name() -> None:
+    """Where no ledger holds a commit, the audit says at which step, and counts what it cannot prove as missing."""
+    run = trained(PLAN, [1])
+    run.files["w-0.jsonl"] = [
+        line for line in run.files["w-0.jsonl"] if '"commit"' not in line or '"step":4' not in line
+    ]
+    audit = run.audit()
+    assert "step 4" in {problem.path for problem in audit.problems}
+    assert audit.missing > 0
+
+
+def test_a_forged_commit_is_named() -> None:
+    """A commit whose lineage does not follow from its attempt, or on which workers disagree, is a problem."""
+    run = trained(PLAN, [2])
+    lines = run.files["w-1.jsonl"]
+    at = next(number for number, line in enumerate(lines) if '"commit"' in line)
+    lines[at] = json.dumps({**json.loads(lines[at]), "samples": 1})
+    assert any("disagrees" in problem.message for problem in run.audit().problems)
+
+
+def test_metrics_of_abandoned_branches_do_not_show() -> None:
+    """Only what was logged in states that led to the final weights is reported."""
+    run = Run(PLAN)
+    values = {"step": 0, "samples": 0, "epoch": 0, "time": 0.0}
+    run.write(0, ledger.Metric(lineage="f" * 32, values={"accuracy": 0.1}, **values))
+    run.write(0, ledger.Metric(lineage=run.lineage, values={"accuracy": 0.9}, **values))
+    while run.step < PLAN.steps:
+        run.attempt(1)
+    assert [entry.values for entry in run.audit().metrics] == [{"accuracy": 0.9}]

@@ -1,0 +1,85 @@
+"""The scripts in a manifest do what they say, run by a real shell."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+
+import pytest
+
+from kfp_volcano.schemas.pods import Cleanup, Preflight
+from kfp_volcano.volcano.manifests import scripts
+
+ENV = {"PATH": "/usr/bin:/bin", "KFP_VOLCANO_NODE": "node-7"}
+
+
+def run(argv):
+    """A script run to its end."""
+    return subprocess.run(list(argv), env=ENV, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_preflight_that_passes_says_nothing():
+    """Its exit code is zero, whatever its arguments hold."""
+    done = run(scripts.examined(Preflight(command=("test", "a 'b\" $(c)", "=", "a 'b\" $(c)"))))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout", "code", "words"),
+    [
+        (("sh", "-c", "exit 3"), 60, 3, "preflight failed on node node-7, exit code 3"),
+        (("sleep", "60"), 1, 124, "preflight failed on node node-7, exit code 124"),
+        (("no-such-program",), 60, 127, "preflight could not be run, exit code 127"),
+    ],
+)
+def test_a_preflight_that_fails_names_the_node(command, timeout, code, words):
+    """Its last words become the container's message; a program that is not there is no fault of the node."""
+    done = run(scripts.examined(Preflight(command=command, timeout_s=timeout)))
+    assert done.returncode == code
+    assert done.stderr.strip().splitlines()[-1] == words
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_clean_up_follows_training_however_it_ended(code, tmp_path):
+    """The exit code is training's; both programs get their arguments to the letter."""
+    mark = tmp_path / "it's clean"
+    done = run(
+        scripts.tidied(("sh", "-c", f"echo $1; exit {code}", "x", 'a "b'), Cleanup(command=("touch", str(mark))))
+    )
+    assert (done.returncode, done.stdout) == (code, 'a "b\n')
+    assert mark.exists()
+
+
+def test_a_clean_up_that_fails_changes_nothing():
+    """It is told, and training's exit code stands."""
+    done = run(scripts.tidied(("true",), Cleanup(command=("sleep", "60"), timeout_s=1)))
+    assert done.returncode == 0
+    assert "clean-up ended with exit code 124" in done.stderr
+
+
+def test_a_stopped_program_ends_by_itself_and_is_cleaned_up_after(tmp_path):
+    """SIGTERM reaches the program, which ends in its own time; then comes the clean-up."""
+    mark = tmp_path / "clean"
+    training = "trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
+    argv = scripts.tidied(("sh", "-c", training), Cleanup(command=("touch", str(mark))))
+    with subprocess.Popen(list(argv), env=ENV, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (5, "saved\n")
+    assert mark.exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        scripts.mpi_launcher(("mpirun", "x")),
+        scripts.mpi_worker(),
+        scripts.ray_head(("x",), workers=2, cpus=1, gpus=0),
+        scripts.ray_worker(cpus=1, gpus=0),
+    ],
+    ids=["mpi launcher", "mpi worker", "ray head", "ray worker"],
+)
+def test_each_script_is_a_shell_s(argv):
+    """A shell reads it without an error."""
+    assert run(("/bin/sh", "-n", "-c", argv[2])).returncode == 0

@@ -1,0 +1,1 @@
+"""Training jobs of other operators to TrainingJobs, with an account of every field: what became of it, and why."""

@@ -1,0 +1,166 @@
+"""Nodes: what is free on them, whom they take, and which of several is best.
+
+Sources: NodeInfo (pkg/scheduler/api/node_info.go), the plugins predicates, nodeorder and binpack with their default
+weights (pkg/scheduler/plugins), Volcano 1.15.1, and the scores of Kubernetes 1.35 that nodeorder uses
+(pkg/scheduler/framework/plugins/noderesources). Preferred affinities, images and spread constraints are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kfp_volcano.schemas.names import GPU
+from kfp_volcano.volcano.model.affinity import selects
+from kfp_volcano.volcano.model.objects import Manifest, key_of, status_of
+from kfp_volcano.volcano.model.resources import add, lacking, resources
+from kfp_volcano.volcano.model.tasks import Status, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kfp_volcano.volcano.model.resources import Resources
+
+__all__ = ["Node", "is_ready"]
+
+_CPU, _MEMORY = "cpu", "memory"
+_MOST = 100
+_LEAST_REQUEST = {_CPU: 100, _MEMORY: 200 * 1024 * 1024 * 1000}
+"""What the scores take a pod to need that asks for none (GetNonzeroRequests)."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A node and what is free on it."""
+
+    manifest: Manifest
+    allocatable: Resources
+    idle: dict[str, int]
+    releasing: dict[str, int] = field(default_factory=dict)
+    """What pods hold that are going."""
+    promised: dict[str, int] = field(default_factory=dict)
+    tasks: dict[Task, Status] = field(default_factory=dict)
+    """Pods on it, and in which state they are accounted for."""
+    _apparent: dict[str, int] = field(default_factory=dict)
+    """What its pods ask for, at least what they are taken to need (NonZeroRequested)."""
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Node:
+        """An empty node."""
+        room = resources(status_of(manifest).get("allocatable"))
+        return cls(manifest, room, dict(room))
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return key_of(self.manifest)[1]
+
+    def future_idle(self) -> dict[str, int]:
+        """What will be free when those that are going are gone and the promises are kept (FutureIdle)."""
+        if not self.releasing and not self.promised:
+            return self.idle
+        return add(add(self.idle, self.releasing), self.promised, times=-1)
+
+    def place(self, task: Task) -> None:
+        """Account for a pod in its present state; again after a change of state."""
+        self.remove(task)
+        self.tasks[task] = task.status
+        self._book(task, task.status, 1)
+
+    def remove(self, task: Task) -> None:
+        """Forget a pod; nothing happens if it is not here."""
+        status = self.tasks.pop(task, None)
+        if status is not None:
+            self._book(task, status, -1)
+
+    def refusal(self, task: Task) -> str:
+        """Why it could not take a pod even if it were empty, or nothing (predicates)."""
+        if not selects(task.pod["spec"], self.manifest):
+            return "node(s) didn't match Pod's node affinity/selector"
+        spec = self.manifest.get("spec")
+        if not spec:
+            return ""
+        if spec.get("unschedulable") and not _tolerated(task.pod, _UNSCHEDULABLE):
+            return "node(s) were unschedulable"
+        taints = (taint for taint in spec.get("taints") or () if taint["effect"] in {"NoSchedule", "NoExecute"})
+        if not all(_tolerated(task.pod, taint) for taint in taints):
+            return "node(s) had untolerated taints"
+        return ""
+
+    def misfit(self, task: Task, room: Resources) -> str:
+        """What of a pod's request this room does not have, or nothing."""
+        short = lacking(task.request, room)
+        return f"Insufficient {', '.join(short)}" if short else ""
+
+    def score(self, task: Task) -> float:
+        """How well a pod fits here, the best node having the most."""
+        wanted, used = task.request, add(self.allocatable, self.idle, times=-1)
+        balanced = self._balanced(wanted, add(used, self.promised))
+        return self._least_allocated(wanted) + balanced + self._binpack(wanted, used)
+
+    def _book(self, task: Task, status: Status, times: int) -> None:
+        self._apparent = add(self._apparent, _apparent(task.request), times=times)
+        if status is Status.PIPELINED:
+            self.promised = add(self.promised, task.request, times=times)
+            return
+        self.idle = add(self.idle, task.request, times=-times)
+        if status is Status.RELEASING:
+            self.releasing = add(self.releasing, task.request, times=times)
+
+    def _least_allocated(self, wanted: Resources) -> int:
+        parts = [
+            max(0, room - self._apparent.get(name, 0) - amount) * _MOST // room
+            for name, amount in _apparent(wanted).items()
+            if (room := self.allocatable.get(name, 0))
+        ]
+        return sum(parts) // len(parts) if parts else 0
+
+    def _balanced(self, wanted: Resources, used: Resources) -> int:
+        fractions = [
+            min(1.0, (used.get(name, 0) + wanted.get(name, 0)) / self.allocatable[name])
+            for name in (_CPU, _MEMORY, GPU)
+            if self.allocatable.get(name) and (name != GPU or wanted.get(GPU))
+        ]
+        if not fractions or not any(wanted.get(name) for name in (_CPU, _MEMORY, GPU)):
+            return 0
+        mean = sum(fractions) / len(fractions)
+        deviation = math.sqrt(sum((each - mean) ** 2 for each in fractions) / len(fractions))
+        return int((1 - deviation) * _MOST)
+
+    def _binpack(self, wanted: Resources, used: Resources) -> float:
+        parts = [
+            (used.get(name, 0) + wanted[name]) / self.allocatable[name] if self.allocatable.get(name) else 0.0
+            for name in (_CPU, _MEMORY)
+            if wanted.get(name)
+        ]
+        if not parts or max(parts) > 1:
+            return 0.0
+        return _MOST * sum(parts) / len(parts)
+
+
+def is_ready(manifest: Manifest) -> bool:
+    """Whether a node takes part: the others are not looked at (NodeInfo.Ready)."""
+    conditions = status_of(manifest).get("conditions") or ()
+    return all(each["status"] == "True" for each in conditions if each["type"] == "Ready")
+
+
+def _apparent(request: Resources) -> dict[str, int]:
+    return {name: request.get(name, 0) or least for name, least in _LEAST_REQUEST.items()}
+
+
+_UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
+
+def _tolerated(pod: Manifest, taint: Mapping[str, Any]) -> bool:
+    return any(_tolerates(each, taint) for each in pod["spec"].get("tolerations") or ())
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    return bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", "")
