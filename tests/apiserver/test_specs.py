@@ -78,9 +78,16 @@ def _at_another_place(
 
 
 def _meets(found: Sequence[str], changes: Sequence[Edit]) -> bool:
-    """Whether one of the places found is a changed one, lies inside it or around it."""
-    places = [dotted(change.path) for change in changes]
+    """Whether one of the places found is in the object that was changed, or around it.
+
+    The object, not the field: a field that is added may ask for another beside it.
+    """
+    places = [dotted(change.path if len(change.path) <= _TOP else change.path[:-1]) for change in changes]
     return any(path.startswith(place) or place.startswith(path) for path in found for place in places)
+
+
+_TOP = 2
+"""`spec.image` is a field of the spec, and the whole spec would be no place."""
 
 
 @given(case=training_jobs())

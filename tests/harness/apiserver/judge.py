@@ -40,7 +40,7 @@ class Judge:
 
     def refusals(self, objects: Sequence[Mapping[str, Any]]) -> list[Refusal]:
         """Why a Job, rendered with what comes with it, could not run as meant; empty where all is accepted."""
-        own = {each["metadata"]["namespace"] for each in objects}
+        own = objects[-1]["metadata"]["namespace"]
         here = [{**each, "metadata": {**each["metadata"], "namespace": self._namespace}} for each in objects]
         answers = self._answers([*here, *_surroundings(own)])
         for manifest, answer in list(answers):
@@ -65,9 +65,9 @@ class Judge:
         return self._client.create(manifest, dry_run=True, strict=True)
 
 
-def _surroundings(namespaces: Iterable[str]) -> Iterator[dict[str, Any]]:
+def _surroundings(namespace: Any) -> Iterator[dict[str, Any]]:
     """What has to be there before the Job; `default` is, and cannot be created again."""
-    for namespace in set(namespaces) - {"default"}:
+    if namespace != "default":
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
 
 
