@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["apiserver.fixtures"]
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # The default run is the same each time; the full one looks elsewhere every time, and prints what finds a fault again.

@@ -21,6 +21,10 @@ The class says whether to retry: `retryable` is true where the same call may suc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "ClusterError",
@@ -114,7 +118,14 @@ class ConflictError(ClusterError):
 
 
 class InvalidError(ClusterError):
-    """Admission refused the object; the message is the admission's own."""
+    """Admission refused the object; the message is the admission's own.
+
+    `fields` are the object's fields at fault, e.g. `spec.tasks[0].replicas`, where it is known which.
+    """
+
+    def __init__(self, message: str = "", *, fields: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.fields = tuple(fields)
 
 
 class ForbiddenError(ClusterError):

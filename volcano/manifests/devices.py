@@ -62,7 +62,7 @@ def whole_cpus(resources: Resources) -> int:
 
 
 def claim_template(resources: Resources, devices: Devices) -> dict[str, Any]:
-    """The spec of the ResourceClaimTemplate (resource.k8s.io/v1) for a pod's joint devices.
+    """The spec of the ResourceClaimTemplate (resource.k8s.io/v1) for a pod's joint devices: a claim's within its own.
 
     One claim: each NIC with its share of the GPUs (or the other way round) is a pair of requests whose devices agree
     in one attribute, for all the devices of a machine never lie below one PCIe root.
@@ -86,4 +86,4 @@ def claim_template(resources: Resources, devices: Devices) -> dict[str, Any]:
             for kind in devices.joint
         ]
         constraints.append({"requests": [kind + ending for kind in devices.joint], "matchAttribute": attribute})
-    return {"spec": {"devices": {"requests": requests, "constraints": constraints}}}
+    return {"spec": {"spec": {"devices": {"requests": requests, "constraints": constraints}}}}

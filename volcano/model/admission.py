@@ -7,7 +7,7 @@ reads here is what a real cluster says.
 from __future__ import annotations
 
 from kfp_volcano.errors import InvalidError
-from kfp_volcano.volcano.model import job_admission, queue_admission
+from kfp_volcano.volcano.model import custom_resources, job_admission, queue_admission
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of
 
 __all__ = ["admit_create", "admit_delete", "admit_update"]
@@ -15,18 +15,21 @@ __all__ = ["admit_create", "admit_delete", "admit_update"]
 
 def admit_create(manifest: Manifest, objects: Objects) -> Manifest:
     """The object with its defaults filled in. Raises InvalidError."""
-    if manifest["kind"] == "Job":
-        return job_admission.admit_create(manifest, objects)
-    if manifest["kind"] == "Queue":
-        return queue_admission.admit_create(manifest, objects)
-    if manifest["kind"] == "Pod":
-        return _admit_pod(manifest, objects)
+    match manifest["kind"]:
+        case "Job":
+            return job_admission.admit_create(manifest, objects)
+        case "Queue":
+            return queue_admission.admit_create(manifest, objects)
+        case "PodGroup":
+            return _admit_pod_group(manifest)
+        case "Pod":
+            return _admit_pod(manifest, objects)
     return manifest
 
 
 def admit_update(old: Manifest, new: Manifest, objects: Objects) -> None:
     """Refuse what may not change. Raises InvalidError."""
-    if new.get("spec") == old.get("spec"):
+    if new.get("spec") is old.get("spec"):  # equal is not enough: to Python True is 1
         return
     if new["kind"] == "Job":
         job_admission.admit_update(old, new)
@@ -38,6 +41,13 @@ def admit_delete(manifest: Manifest, objects: Objects) -> None:
     """Refuse what may not go. Raises InvalidError."""
     if manifest["kind"] == "Queue":
         queue_admission.admit_delete(manifest, objects)
+
+
+def _admit_pod_group(group: Manifest) -> Manifest:
+    """The CRD's rules. That its queue is open the webhook asks too; of a Job's PodGroup that is known already."""
+    settled = custom_resources.read(group, "validatepodgroup.volcano.sh")
+    custom_resources.check(settled)
+    return settled
 
 
 def _admit_pod(pod: Manifest, objects: Objects) -> Manifest:

@@ -1,15 +1,17 @@
-"""Admission of queues: the mutating webhook's defaults and the validating webhook's rules, with its messages.
+"""Admission of queues: the CRD, the mutating webhook's defaults, the validating webhook's rules with its messages.
 
 Sources: pkg/webhooks/admission/queues/{mutate/mutate_queue.go,validate/validate_queue.go}, Volcano 1.15.1, with the
-flags' defaults (depth 5, root protected). The annotations of hdrf are left out.
+flags' defaults (depth 5, root protected).
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import InvalidError
+from kfp_volcano.volcano.model import custom_resources
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, status_of
 from kfp_volcano.volcano.model.queues import ROOT
 from kfp_volcano.volcano.model.resources import POD, Resources, add, format_quantity, parse_quantity, resources
@@ -22,15 +24,18 @@ __all__ = ["admit_create", "admit_delete", "admit_update"]
 _DEEPEST = 5
 _FIELDS = ("capability", "deserved", "guarantee")
 _MILLI = 1000
+_MUTATING = "mutatequeue.volcano.sh"
+_HIERARCHY = "volcano.sh/hierarchy"
+_WEIGHTS = "volcano.sh/hierarchy-weights"
+_WEIGHT = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 def admit_create(queue: Manifest, objects: Objects) -> Manifest:
     """The queue with its defaults. Raises InvalidError."""
-    spec = {"reclaimable": True, **(queue.get("spec") or {})}
-    spec["weight"] = spec.get("weight") or 1
-    admitted = {**queue, "spec": spec}
+    admitted = _with_defaults(custom_resources.read(queue, _MUTATING, fills=("weight", 0)))
+    custom_resources.check(admitted)
     _check_alone(admitted)
-    _refuse(_place_problem(admitted, objects))
+    _refuse(_place_problem(admitted, objects), "spec.parent")
     if key_of(queue)[1] != ROOT:
         _refuse(next(_family_problems(admitted, objects), ""))
     return admitted
@@ -38,11 +43,12 @@ def admit_create(queue: Manifest, objects: Objects) -> Manifest:
 
 def admit_update(old: Manifest, new: Manifest, objects: Objects) -> None:
     """Refuse a change that is wrong in itself or beside the queues around it. Raises InvalidError."""
+    custom_resources.check(custom_resources.read(new, _MUTATING))
     _check_alone(new)
     before, after = old["spec"], new["spec"]
     moved = before.get("parent") != after.get("parent")
     if moved:
-        _refuse(_place_problem(new, objects))
+        _refuse(_place_problem(new, objects), "spec.parent")
     changed = any(_amounts(before, field) != _amounts(after, field) for field in _FIELDS)
     if key_of(new)[1] == ROOT:
         if changed:
@@ -61,21 +67,49 @@ def admit_delete(queue: Manifest, objects: Objects) -> None:
         _refuse(f"queue {name} can not be deleted because it has {len(children)} child queues: {', '.join(children)}")
 
 
-def _refuse(problem: str) -> None:
+def _with_defaults(queue: Manifest) -> Manifest:
+    """mutate_queue.go: reclaimable, a weight, and `root` before a path that lacks it."""
+    spec = {"reclaimable": True, **(queue.get("spec") or {})}
+    spec["weight"] = spec.get("weight") or 1
+    annotations = _annotations(queue)
+    path, weights = annotations.get(_HIERARCHY), annotations.get(_WEIGHTS)
+    if not path or not weights or path.startswith(ROOT):
+        return {**queue, "spec": spec}
+    rooted = {**annotations, _HIERARCHY: f"{ROOT}/{path}", _WEIGHTS: f"1/{weights}"}
+    return {**queue, "metadata": {**queue["metadata"], "annotations": rooted}, "spec": spec}
+
+
+def _annotations(queue: Manifest) -> Mapping[str, str]:
+    return queue["metadata"].get("annotations") or {}
+
+
+def _refuse(problem: str, *fields: str) -> None:
     if problem:
-        raise InvalidError(f'admission webhook "validatequeue.volcano.sh" denied the request: {problem}')
+        raise InvalidError(f'admission webhook "validatequeue.volcano.sh" denied the request: {problem}', fields=fields)
 
 
 def _check_alone(queue: Manifest) -> None:
     try:
-        problems = list(_alone_problems(queue))
+        problems = dict([*_hierarchy_problems(_annotations(queue)), *_alone_problems(queue)])
     except ValueError as error:
-        problems = [str(error)]
+        problems = {str(error): "spec"}
     if problems:
-        _refuse(problems[0] if len(problems) == 1 else f"[{', '.join(dict.fromkeys(problems))}]")
+        told = next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]"
+        _refuse(told, *problems.values())
 
 
-def _alone_problems(queue: Manifest) -> Iterator[str]:
+def _hierarchy_problems(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What the scheduler's hierarchical DRF reads: as many weights as there are levels, each more than nothing."""
+    path, weights, at = annotations.get(_HIERARCHY, ""), annotations.get(_WEIGHTS, ""), "metadata.annotations"
+    levels = weights.split("/") if weights else []
+    if (path or weights) and (not path or len(path.split("/")) != len(levels)):
+        yield f"{_HIERARCHY} must have the same length with {_WEIGHTS}", at
+    for weight in levels:
+        if not _WEIGHT.fullmatch(weight) or not float(weight) > 0:
+            yield f"{weight} in the {weights} must be larger than 0", at
+
+
+def _alone_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
     """validateResourceQuantityOfQueue, validateStateOfQueue: guarantee <= deserved <= capability."""
     spec = queue["spec"]
     stated = {field: _amounts(spec, field) for field in _FIELDS}
@@ -83,19 +117,20 @@ def _alone_problems(queue: Manifest) -> Iterator[str]:
         for name, text in amounts.items():
             if parse_quantity(text) < 0:
                 at = f"requestBody.spec.{'guarantee.resource' if field == 'guarantee' else field}.{name}"
-                yield f'{at}: Invalid value: "{text}": must be greater than or equal to 0'
+                yield f'{at}: Invalid value: "{text}": must be greater than or equal to 0', f"spec.{field}"
     capability, deserved, guarantee = (stated[field] for field in _FIELDS)
     for name, least in guarantee.items():
         at = f"requestBody.spec.deserved.{name}: Invalid value:"
         if name not in deserved:
-            yield f'{at} "<nil>": deserved[{name}] must be >= guarantee[{name}]={least}'
+            yield f'{at} "<nil>": deserved[{name}] must be >= guarantee[{name}]={least}', "spec.deserved"
         elif parse_quantity(deserved[name]) < parse_quantity(least):
-            yield f'{at} "{deserved[name]}": deserved[{name}]={deserved[name]} must be >= guarantee[{name}]={least}'
+            share = deserved[name]
+            yield f'{at} "{share}": deserved[{name}]={share} must be >= guarantee[{name}]={least}', "spec.deserved"
     for name, share in deserved.items():
         if name in capability and parse_quantity(share) > parse_quantity(capability[name]):
             most = capability[name]
             at = f"requestBody.spec.deserved.{name}: Invalid value:"
-            yield f'{at} "{share}": deserved[{name}]={share} must be <= capability[{name}]={most}'
+            yield f'{at} "{share}": deserved[{name}]={share} must be <= capability[{name}]={most}', "spec.deserved"
 
 
 def _place_problem(queue: Manifest, objects: Objects) -> str:

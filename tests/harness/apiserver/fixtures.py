@@ -1,0 +1,54 @@
+"""Fixtures of a real API server, for any test; a test that uses one is marked `cluster`."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from apiserver import binaries
+from apiserver.server import ApiServer
+
+__all__ = ["apiserver", "controllers", "namespace"]
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def apiserver(shared: Path) -> Iterator[ApiServer]:
+    """A real API server with Volcano's CRDs and admission policies, one for all tests; skips where it cannot be."""
+    absent = binaries.missing()
+    if absent:
+        pytest.skip(f"{', '.join(absent)} not built: run scripts/setup --cluster (looked in {binaries.folder()})")
+    volcano = shared / "volcano"
+    if not volcano.joinpath("admission-policies.yaml").is_file():
+        pytest.skip(f"Volcano's admission policies are absent: {volcano} (set KFP_VOLCANO_SHARED)")
+    folder = Path(tempfile.mkdtemp(prefix="kfp-volcano-apiserver-"))
+    server = ApiServer(binaries.folder(), folder)
+    try:
+        server.start()
+        server.create_service_account("default")
+        server.install_volcano(volcano)
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def controllers(apiserver: ApiServer) -> ApiServer:
+    """The API server with the control plane's controllers: what is owned goes with its owner, namespaces can go."""
+    apiserver.start_controllers()
+    return apiserver
+
+
+@pytest.fixture
+def namespace(apiserver: ApiServer) -> str:
+    """A fresh namespace in which pods can be created."""
+    name = f"test-{next(_numbers)}"
+    apiserver.create_namespace(name)
+    return name

@@ -1,0 +1,219 @@
+"""The model refuses what Volcano's webhooks refuse, also where the API server's policies are silent."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from kfp_volcano.errors import InvalidError
+from kfp_volcano.volcano.model.admission import admit_create, admit_update
+
+TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1500m"}}}]}}
+
+
+def queue(name: str, state: str = "Open", **spec: Any) -> dict[str, Any]:
+    return {"kind": "Queue", "metadata": {"name": name}, "spec": spec, "status": {"state": state}}
+
+
+QUEUES = [
+    queue("root"),
+    queue("default"),
+    queue("department"),
+    queue("team", parent="department"),
+    queue("shut", "Closed"),
+]
+OBJECTS = {"Queue": {("", each["metadata"]["name"]): each for each in QUEUES}}
+
+
+def task(name: str = "w", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "replicas": 2, "template": TEMPLATE, **fields}
+
+
+def job(*tasks: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    metadata = {"name": "job", "namespace": "default"}
+    spec = {"tasks": list(tasks) or [task()], **spec}
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+WEBHOOK_ONLY = {
+    "queue is absent": (job(queue="nowhere"), "spec.queue", "unable to find job queue"),
+    "queue is closed": (job(queue="shut"), "spec.queue", "status is `Closed`"),
+    "queue is the root": (job(queue="root"), "spec.queue", "can not submit job to root queue"),
+    "queue has children": (job(queue="department"), "spec.queue", "has 1 child queues"),
+    "unknown plugin": (job(plugins={"nope": []}), "spec.plugins.nope", "unable to find job plugin: nope"),
+    "dependencies in a ring": (
+        job(task("a", dependsOn={"name": ["b"]}), task("b", dependsOn={"name": ["a"]})),
+        "spec.tasks",
+        "directed acyclic graph",
+    ),
+    "dependency on nothing": (job(task(dependsOn={"name": ["x"]})), "spec.tasks", "directed acyclic graph"),
+    "partitions that do not add up": (
+        job(task(partitionPolicy={"totalPartitions": 2, "partitionSize": 2})),
+        "spec.tasks[0].replicas",
+        "'replicas' are not equal to",
+    ),
+    "NUMA without whole CPUs": (
+        job(task(topologyPolicy="restricted")),
+        "spec.tasks[0].topologyPolicy",
+        "the cpu request isn't  an integer",
+    ),
+    "pod without containers": (
+        job(task(template={"spec": {}})),
+        "spec.tasks[0].template.spec.containers",
+        "Required value",
+    ),
+    "pod's name too long": (job(task("x" * 60)), "spec.tasks[0].name", "create pod with name"),
+    "claim both named and described": (
+        job(volumes=[{"mountPath": "/a", "volumeClaimName": "c", "volumeClaim": {}}]),
+        "spec.volumes[0]",
+        "conflict",
+    ),
+    "number beyond int32": (job(ttlSecondsAfterFinished=2**31), "spec.ttlSecondsAfterFinished", "int32"),
+    "exponent that is no integer": (
+        job(task(template={"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1e1.5"}}}]}})),
+        "spec.tasks[0].template.spec",
+        "quantit",
+    ),
+    "policy of a task: event twice": (
+        job(task(policies=[{"event": "PodFailed", "action": "RestartJob"}] * 2)),
+        "spec.tasks[0].policies",
+        "duplicate event PodFailed",
+    ),
+    "policy of a task: * beside others": (
+        job(task(policies=[{"event": each, "action": "RestartJob"} for each in ("*", "PodFailed")])),
+        "spec.tasks[0].policies",
+        "if there's * here",
+    ),
+    "policy: event of no policy among several": (
+        job(policies=[{"events": ["PodRunning"], "action": "RestartJob"}]),
+        "spec.policies",
+        "invalid policy event",
+    ),
+    "policy: events and an exit code": (
+        job(policies=[{"events": ["PodFailed"], "exitCode": 1, "action": "RestartJob"}]),
+        "spec.policies",
+        "must not specify event and exitCode simultaneously",
+    ),
+    "policy without an action": (job(policies=[{"event": "PodFailed"}]), "spec.policies", "invalid policy action"),
+}
+"""Manifests that the policies take and the webhooks do not: the field at fault, and a part of the message."""
+
+
+@pytest.mark.parametrize("case", WEBHOOK_ONLY)
+def test_rules_of_the_webhook_alone(case: str) -> None:
+    """What only Volcano's webhook refuses the model refuses, and names the field."""
+    manifest, field, sentence = WEBHOOK_ONLY[case]
+    with pytest.raises(InvalidError) as refused:
+        admit_create(manifest, OBJECTS)
+    assert field in refused.value.fields
+    assert sentence in str(refused.value)
+
+
+def test_parent_queue_must_be_there() -> None:
+    """A Queue below one that does not exist, or below itself, is refused."""
+    for parent in ("nowhere", "new"):
+        with pytest.raises(InvalidError, match="parent") as refused:
+            admit_create(queue("new", parent=parent), OBJECTS)
+        assert refused.value.fields == ("spec.parent",)
+
+
+# What the API server taught: each was a disagreement between the model and it.
+
+
+def test_updates_without_tasks_are_refused() -> None:
+    """An update that takes the tasks out of a Job is refused in Volcano's words."""
+    old = admit_create(job(), OBJECTS)
+    with pytest.raises(InvalidError, match="may not add or remove tasks"):
+        admit_update(old, {**old, "spec": {}}, OBJECTS)
+
+
+def test_true_is_no_number() -> None:
+    """A number of a live Job cannot be replaced by a boolean that Python takes for its equal."""
+    old = admit_create(job(minAvailable=1), OBJECTS)
+    with pytest.raises(InvalidError) as refused:
+        admit_update(old, {**old, "spec": {**old["spec"], "minAvailable": True}}, OBJECTS)
+    assert refused.value.fields == ("spec.minAvailable",)
+
+
+def test_what_is_filled_in_is_no_fault() -> None:
+    """Beside a real fault, an empty field that the webhook fills in is not told of."""
+    for manifest in (
+        {"kind": "Queue", "metadata": {}, "spec": {"weight": 0}},
+        {"kind": "Queue", "metadata": {"name": 1}, "spec": {"weight": 0}},
+        {**job(queue=""), "metadata": {"name": ["a"]}},
+    ):
+        with pytest.raises(InvalidError) as refused:
+            admit_create(manifest, OBJECTS)
+        assert refused.value.fields == ("metadata.name",)
+
+
+def test_only_what_is_empty_is_filled_in() -> None:
+    """An empty text is no weight of nothing, and nothing is no empty name of a queue."""
+    for manifest, field in ((queue("q", weight=""), "spec.weight"), (job(queue=0), "spec.queue")):
+        with pytest.raises(InvalidError) as refused:
+            admit_create(manifest, OBJECTS)
+        assert refused.value.fields == (field,)
+
+
+@pytest.mark.parametrize("kind", ["Queue", "PodGroup"])
+def test_null_counts_as_absent(kind: str) -> None:
+    """A field that is null is as if it were not there, at the root as well."""
+    absent = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": kind, "metadata": {"name": "n"}}
+    assert admit_create({**absent, "spec": None}, {}) == admit_create(absent, {})
+
+
+def test_absent_tasks_and_no_tasks_differ() -> None:
+    """An empty list of tasks breaks the schema; an absent one only the webhook's rule."""
+    with pytest.raises(InvalidError, match="should have at least 1 items"):
+        admit_create({**job(), "spec": {"tasks": []}}, OBJECTS)
+    with pytest.raises(InvalidError, match="No task specified in job spec"):
+        admit_create({**job(), "spec": {}}, OBJECTS)
+
+
+def test_a_guarantee_has_to_be_deserved() -> None:
+    """A resource that is guaranteed and not deserved is refused, also at zero."""
+    with pytest.raises(InvalidError) as refused:
+        admit_create(queue("q", guarantee={"resource": {"cpu": "0"}}), {})
+    assert refused.value.fields == ("spec.deserved",)
+
+
+@pytest.mark.parametrize(
+    ("path", "weights"), [("root/a", "1"), ("root/a", "1/0"), ("root/a", "1/x"), ("", "1"), ("root", "")]
+)
+def test_hierarchies_have_a_weight_for_each_level(path: str, weights: str) -> None:
+    """The annotations of hierarchical DRF have to match, and each weight to be more than nothing."""
+    manifest = queue("q")
+    manifest["metadata"]["annotations"] = {"volcano.sh/hierarchy": path, "volcano.sh/hierarchy-weights": weights}
+    with pytest.raises(InvalidError):
+        admit_create(manifest, {})
+
+
+def test_hierarchies_begin_at_the_root() -> None:
+    """A path that does not begin with `root` gets it, and a weight for it."""
+    manifest = queue("q")
+    manifest["metadata"]["annotations"] = {"volcano.sh/hierarchy": "a", "volcano.sh/hierarchy-weights": "2"}
+    admitted = admit_create(manifest, {})["metadata"]["annotations"]
+    assert admitted == {"volcano.sh/hierarchy": "root/a", "volcano.sh/hierarchy-weights": "1/2"}
+
+
+@pytest.mark.parametrize("name", ["Upper", "a_b", "-a", "a\n", "", "a..b", "x" * 254])
+def test_names_are_those_of_dns(name: str) -> None:
+    """An object's name is a DNS subdomain."""
+    manifest = job()
+    manifest["metadata"]["name"] = name
+    with pytest.raises(InvalidError) as refused:
+        admit_create(manifest, OBJECTS)
+    assert refused.value.fields == ("metadata.name",)
+
+
+def test_unknown_fields_are_dropped_and_defaults_filled_in() -> None:
+    """A Job is stored as its CRD has it: without what that does not know, with what that adds."""
+    given = job(task(partitionPolicy={"totalPartitions": 1, "partitionSize": 2}, unknown=1), unknown={"a": 1})
+    before = copy.deepcopy(given)
+    spec = admit_create(given, OBJECTS)["spec"]
+    assert given == before
+    assert "unknown" not in spec
+    assert spec["tasks"][0]["partitionPolicy"]["minPartitions"] == 0
+    assert "unknown" not in spec["tasks"][0]

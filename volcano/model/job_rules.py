@@ -1,0 +1,198 @@
+"""What Volcano's webhook refuses in a new Job that the CRD's schema lets pass.
+
+Its sentences, in its order. Sources: pkg/webhooks/admission/jobs/validate/{admit_job.go,util.go}, Volcano 1.15.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kfp_volcano.volcano.model.metadata import is_qualified_name
+from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, status_of
+from kfp_volcano.volcano.model.resources import parse_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["ACTIONS", "EVENTS", "problems"]
+
+EVENTS = ("*", "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed", "JobUpdated")
+"""Events that a policy may name."""
+ACTIONS = (
+    "AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", "TerminateJob", "CompleteJob",
+    "ResumeJob",
+)  # fmt: skip
+"""Actions that a policy may name."""
+
+_PLUGINS = frozenset({"env", "svc", "ssh", "pytorch", "tensorflow", "mpi", "hcclrank", "ray"})
+_LONGEST_NAME = 63
+_WHOLE_CPU = 1000
+_PARTITIONS = "'partitionPolicy.totalPartitions'*'partitionPolicy.partitionSize'"
+
+
+def problems(job: Manifest, objects: Objects) -> Iterator[tuple[str, str]]:
+    """The field and the webhook's sentence of each thing that it refuses."""
+    spec, name = job["spec"], key_of(job)[1]
+    if "tasks" not in spec:  # an empty list the schema refuses
+        yield "spec.tasks", "No task specified in job spec"
+        return
+    seen: set[str] = set()
+    for index, task in enumerate(spec["tasks"]):
+        at = f"spec.tasks[{index}]"
+        if task["minAvailable"] > task["replicas"]:
+            yield (
+                f"{at}.minAvailable",
+                f" 'minAvailable' is greater than 'replicas' in task: {task['name']}, job: {name};",
+            )
+        yield from _partition_problems(task, at)
+        if task["name"] in seen:
+            yield f"{at}.name", f" duplicated task name {task['name']};"
+            break
+        seen.add(task["name"])
+        yield from _policy_problems(task.get("policies") or (), f"{at}.policies")
+        yield from _name_problems("pod", f"{name}-{task['name']}-{index}", f"{at}.name", ";")
+        yield from _template_problems(task, index)
+    yield from _name_problems("job", name, "metadata.name", "")
+    if sum(task["replicas"] for task in spec["tasks"]) < spec["minAvailable"]:
+        yield "spec.minAvailable", " job 'minAvailable' should not be greater than total replicas in tasks;"
+    yield from _policy_problems(spec.get("policies") or (), "spec.policies")
+    for plugin in spec.get("plugins") or ():
+        if plugin not in _PLUGINS:
+            yield f"spec.plugins.{plugin}", f" unable to find job plugin: {plugin};"
+    yield from _volume_problems(spec.get("volumes") or ())
+    yield from _queue_problems(spec["queue"], objects)
+    if not _ordered(spec["tasks"]):
+        yield (
+            "spec.tasks",
+            " job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG);",
+        )
+
+
+def _name_problems(what: str, name: str, at: str, end: str) -> Iterator[tuple[str, str]]:
+    if len(name) > _LONGEST_NAME:
+        faults = f"[name part must be no more than {_LONGEST_NAME} bytes]"
+        yield at, f"create {what} with name {name} validate failed {faults}{end}"
+    elif not is_qualified_name(name):
+        yield (
+            at,
+            f"create {what} with name {name} validate failed [name part must consist of alphanumeric characters]{end}",
+        )
+
+
+def _partition_problems(task: Mapping[str, Any], at: str) -> Iterator[tuple[str, str]]:
+    partitions = task.get("partitionPolicy")
+    if partitions and task["replicas"] != partitions["totalPartitions"] * partitions["partitionSize"]:
+        yield (
+            f"{at}.replicas",
+            f" 'replicas' are not equal to {_PARTITIONS} in task: {task['name']};",
+        )
+
+
+def _template_problems(task: Mapping[str, Any], index: int) -> Iterator[tuple[str, str]]:
+    """Of Kubernetes' validation of pod templates that there is a container; a real cluster looks at every field."""
+    pod = (task.get("template") or {}).get("spec") or {}
+    at = f"spec.tasks[{index}]"
+    if not pod.get("containers"):
+        yield f"{at}.template.spec.containers", f"spec.task[{index}].template.spec.containers: Required value. "
+    elif task.get("topologyPolicy", "none") != "none":
+        for number, container in enumerate((*pod["containers"], *(pod.get("initContainers") or ()))):
+            stated = container.get("resources") or {}
+            cpu = (stated.get("requests") or stated.get("limits") or {}).get("cpu", "0")
+            if not parse_quantity(cpu) or parse_quantity(cpu) % _WHOLE_CPU:
+                yield (
+                    f"{at}.topologyPolicy",
+                    f"the cpu request isn't  an integer in spec.task[{index}] container[{number}].",
+                )
+                return
+
+
+def _volume_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """validateIO: the first fault only."""
+    seen: set[str] = set()
+    for index, volume in enumerate(volumes):
+        at, path = f"spec.volumes[{index}]", volume["mountPath"]
+        claim, name = volume.get("volumeClaim"), volume.get("volumeClaimName")
+        fault = ""
+        if path in seen:
+            fault = f" duplicated mountPath: {path};"
+        elif claim is None and not name:
+            fault = " either VolumeClaim or VolumeClaimName must be specified;"
+        elif claim is not None and name:
+            fault = " conflict: If you want to use an existing PVC, just specify VolumeClaimName."
+        if fault:
+            yield at, fault
+            return
+        seen.add(path)
+
+
+def _queue_problems(name: str, objects: Objects) -> Iterator[tuple[str, str]]:
+    queues, at = objects.get("Queue", {}), "spec.queue"
+    queue = queues.get(("", name))
+    if queue is None:
+        yield at, f' unable to find job queue: queue.scheduling.volcano.sh "{name}" not found;'
+        return
+    state = status_of(queue).get("state", "")
+    if state != "Open":
+        yield at, f" can only submit job to queue with state `Open`, queue `{name}` status is `{state}`;"
+    children = sum(each["spec"].get("parent") == name for each in queues.values())
+    if name == "root":
+        yield at, " can not submit job to root queue;"
+    elif children:
+        yield at, f" can only submit job to leaf queue, queue `{name}` has {children} child queues;"
+
+
+def _ordered(tasks: Sequence[Mapping[str, Any]]) -> bool:
+    """topoSort: whether every task can start after those it depends on."""
+    waiting = {task["name"]: set((task.get("dependsOn") or {}).get("name") or ()) for task in tasks}
+    while waiting:
+        ready = [name for name, needed in waiting.items() if not needed]
+        if not ready:
+            return False
+        waiting = {name: needed.difference(ready) for name, needed in waiting.items() if needed}
+    return True
+
+
+def _policy_problems(policies: Sequence[Mapping[str, Any]], at: str) -> Iterator[tuple[str, str]]:
+    """validatePolicies: the first fault of a list, and the lone `*`."""
+    errors = list(_policy_faults(policies))
+    if errors:
+        plural = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+        listed = "".join(f"\t* {error}\n" for error in errors)
+        valid = f" valid events are [{' '.join(EVENTS)}], valid actions are [{' '.join(ACTIONS)}];"
+        yield at, f"{plural} occurred:\n{listed}\n{valid}"
+
+
+def _policy_faults(policies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    events: set[str] = set()
+    codes: set[int] = set()
+    for policy in policies:
+        fault = next(_faults_of(policy, events, codes), "")
+        if fault:
+            yield fault
+            break
+    if "*" in events and len(events) > 1:
+        yield "if there's * here, no other policy should be here"
+
+
+def _faults_of(policy: Mapping[str, Any], events: set[str], codes: set[int]) -> Iterator[str]:
+    """What is wrong with a policy after those whose events and exit codes have been seen; adds its own to them."""
+    named = [*(policy.get("events") or ()), *([policy["event"]] if policy.get("event") else ())]
+    code, action = policy.get("exitCode"), policy.get("action", "")
+    if named and code is not None:
+        yield "must not specify event and exitCode simultaneously"
+    if not named and code is None:
+        yield "either event and exitCode should be specified"
+    if action not in ACTIONS:
+        yield f'spec.policies: Invalid value: "{action}": invalid policy action'
+    for event in dict.fromkeys(named):
+        if event not in EVENTS:
+            yield f'spec.policies: Invalid value: "{event}": invalid policy event'
+        if event in events:
+            yield f"duplicate event {event}  across different policy"
+        events.add(event)
+    if code == 0:
+        yield "0 is not a valid error code"
+    if code in codes:
+        yield f"duplicate exitCode {code}"
+    if code is not None:
+        codes.add(code)
