@@ -36,6 +36,7 @@ __all__ = ["LocalRun", "Outcome", "run_locally"]
 
 LOOK_S = 0.5
 """How often the end of the pipeline's process is looked for."""
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 GRACE_S = 3.0
 """How long the pipeline's process has to end when it is told to."""
 
@@ -83,11 +84,12 @@ def run_locally(
     _prepare(run.out)
     started_at = clock()
     parse_nodes(run.nodes)
-    with _interruptible() as arm:
+    interruption = _Interruption()
+    with interruption.armed():
         address = start_host(directory=run.out, nodes=run.nodes, queues=run.queues, volumes=dict(run.volumes))
-        arm()  # again: Ray has put a handler of its own in its place
+        interruption.arm()
         try:
-            return _run(run, address, console, started_at, clock, companion)
+            return _run(run, address, console, started_at, clock, companion, interruption)
         finally:
             stop_host()
 
@@ -99,6 +101,7 @@ def _run(
     started_at: float,
     clock: Callable[[], float],
     companion: Companion | None,
+    interruption: _Interruption,
 ) -> Outcome:
     os.environ[ENV_CLUSTER] = f"embedded:{address}"
     cluster = connect()
@@ -112,6 +115,7 @@ def _run(
                 beside.start()
             version = 0
             while process.poll() is None:
+                interruption.check()
                 version = informer.wait(version, timeout_s=LOOK_S)
                 kinds = {kind: informer.objects(kind) for kind in ("Job", "PodGroup", "Pod", "Node")}
                 show(overview(kinds, run_id=run.run_id, queue=run.queues[-1]))
@@ -188,19 +192,36 @@ def _kill_group(group: int) -> None:
         return
 
 
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], None]]:
-    """Let SIGTERM end the run as Ctrl-C does; gives a function that sees to it once more."""
+class _Interruption:
+    """Ctrl-C and SIGTERM, which both end the run.
 
-    def interrupt(_signal: int, _frame: object) -> None:
+    The signal is remembered as well as raised: an exception that comes while Python collects garbage is swallowed.
+    """
+
+    def __init__(self) -> None:
+        self._came = False
+
+    @contextmanager
+    def armed(self) -> Iterator[None]:
+        """Take the two signals for the time of the block."""
+        before = {number: signal.getsignal(number) for number in _ENDING}
+        self.arm()
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def arm(self) -> None:
+        """See to the signals, also after Ray has put a handler of its own in place."""
+        for number in _ENDING:
+            signal.signal(number, self._interrupt)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if one of the signals has come."""
+        if self._came:
+            raise KeyboardInterrupt
+
+    def _interrupt(self, _signal: int, _frame: object) -> None:
+        self._came = True
         raise KeyboardInterrupt
-
-    def arm() -> None:
-        signal.signal(signal.SIGTERM, interrupt)
-
-    before = signal.getsignal(signal.SIGTERM)
-    arm()
-    try:
-        yield arm
-    finally:
-        signal.signal(signal.SIGTERM, before)
