@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from fractions import Fraction
 
-__all__ = ["duration", "duration_text", "quantity", "quantity_text"]
+__all__ = ["duration", "duration_text", "is_multiple", "quantity", "quantity_text"]
 
 _QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))([a-zA-Z]{0,2}|[eE][+-]?[0-9]{1,2})")
 _FACTORS = {
@@ -36,6 +37,11 @@ def quantity(text: str | float) -> Decimal:
     if suffix[0] in "eE" and len(suffix) > 1 and suffix[-1].isdigit():
         return Decimal(number).scaleb(int(suffix[1:]))
     raise ValueError(f"not a quantity: {text!r} has the unknown suffix {suffix!r}")
+
+
+def is_multiple(text: str | float, unit: str | float = 1) -> bool:
+    """Whether a quantity is a whole number of `unit`; exact for any size, where decimals give up."""
+    return (Fraction(quantity(text)) / Fraction(quantity(unit))).denominator == 1
 
 
 def quantity_text(value: str | float) -> str:

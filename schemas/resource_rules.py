@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas import names
-from kfp_volcano.schemas.quantities import quantity
+from kfp_volcano.schemas.quantities import is_multiple, quantity
 from kfp_volcano.schemas.structure import Finding, Unknown
 from kfp_volcano.schemas.wording import shown
 
@@ -53,7 +53,7 @@ def _amounts(sound: Sound, path: Path) -> Iterator[Finding]:
         yield Finding((*path, "limits"), "reserved makes limits of the requests", "leave one of them out")
     for size in sound.keys(*path, "hugepages"):
         amount = sound.get(*path, "hugepages", size)
-        if amount is not None and quantity(amount) % quantity(size):
+        if amount is not None and not is_multiple(amount, size):
             yield Finding(
                 (*path, "hugepages", size), f"{shown(amount)} is no multiple of a page", f"a multiple of {size}"
             )
@@ -75,7 +75,7 @@ def _extra(sound: Sound, path: Path) -> Iterator[Finding]:
             yield Finding(place, f"has a word of its own: {taken[name]}", f"resources.{taken[name]}")
         elif name.split("/")[0].endswith("kubernetes.io") or name.startswith("requests."):
             yield Finding(place, "is a name of Kubernetes' own, not of an extended resource", "another name")
-        elif amount is not None and "/" in name and quantity(amount) % 1:
+        elif amount is not None and "/" in name and not is_multiple(amount):
             yield Finding(place, f"{shown(amount)} is no whole number", "extended resources are counted")
 
 
@@ -85,7 +85,7 @@ def _shares(sound: Sound, path: Path) -> Iterator[Finding]:
     if sound.get(*path, "gpu", default=0) == 0:
         yield Finding((*path, "gpu"), "is missing: gpuShare is a part of each", "gpu: 1")
     memory = sound.get(*path, "gpuShare", "memory")
-    if memory is not None and (quantity(memory) % _MIB or quantity(memory) / _MIB > _LARGEST_QUANTITY):
+    if memory is not None and (not is_multiple(memory, "1Mi") or quantity(memory) / _MIB > _LARGEST_QUANTITY):
         yield Finding((*path, "gpuShare", "memory"), f"{shown(memory)} is not in whole MiB", "for example 8Gi")
 
 
@@ -107,7 +107,7 @@ def _numa(sound: Sound, role: Path) -> Iterator[Finding]:
 def _exclusive(sound: Sound, role: Path, why: str) -> Iterator[Finding]:
     """The kubelet aligns whole CPUs of pods whose quality of service is Guaranteed, no others."""
     cpu = sound.get(*role, "resources", "cpu", default=1)
-    if cpu is not None and quantity(cpu) % 1:
+    if cpu is not None and not is_multiple(cpu):
         yield Finding((*role, "resources", "cpu"), f"{shown(cpu)} is no whole number of CPUs, as {why} needs", "whole")
     if sound.get(*role, "resources", "reserved", default=False) is False:
         yield Finding((*role, "resources", "reserved"), f"is not set, as {why} needs", "reserved: true")

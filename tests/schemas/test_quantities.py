@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfp_volcano.schemas.quantities import duration, duration_text, quantity, quantity_text
+from kfp_volcano.schemas.quantities import duration, duration_text, is_multiple, quantity, quantity_text
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,19 @@ def test_what_is_no_duration_is_refused(text):
 def test_writing_a_duration_and_reading_it_gives_it_back(seconds):
     """`duration` undoes `duration_text` exactly."""
     assert duration(duration_text(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "whole"),
+    [
+        ("10000000000000000000000Ei", "1Mi", True),
+        ("1e99", 1, True),
+        ("1.5", 1, False),
+        ("1500m", "500m", True),
+        ("3Mi", "2Mi", False),
+        ("1e-99", 1, False),
+    ],
+)
+def test_multiples_are_exact_at_any_size(text, unit, whole):
+    """Whether a quantity is a whole number of a unit is known for all quantities there are."""
+    assert is_multiple(text, unit) is whole
