@@ -45,6 +45,9 @@ KINDS: dict[str, Kind] = {
         Kind("Pod", "v1", "pods"),
         Kind("Node", "v1", "nodes", namespaced=False),
         Kind("Event", "v1", "events"),
+        Kind("Namespace", "v1", "namespaces", namespaced=False),
+        Kind("ServiceAccount", "v1", "serviceaccounts"),
+        Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims"),
         Kind("ConfigMap", "v1", "configmaps"),
         Kind("Secret", "v1", "secrets"),
         Kind("ResourceQuota", "v1", "resourcequotas"),
@@ -107,8 +110,13 @@ class Cluster(Protocol):
         """
         ...
 
-    def logs(self, pod: str, namespace: str, *, offset: int = 0) -> tuple[str, int]:
-        """What a pod printed from byte `offset` on, over all restarts of its container, and the next offset."""
+    def logs(self, pod: str, namespace: str, *, after: str = "", tail: int | None = None) -> tuple[str, str]:
+        """The lines a pod has printed after a place, over all restarts of its container, and the place behind them.
+
+        The text ends with a line's end or is empty: a line that is not ended yet is left for later. Places are the
+        cluster's own: they may be kept and used by another process. The empty one is the beginning. `tail` leaves
+        all but the last so many lines out.
+        """
         ...
 
     def volume(self, namespace: str, claim: str) -> Path | None:

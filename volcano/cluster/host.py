@@ -229,9 +229,9 @@ class RemoteCluster:
         """See `Cluster.watch`."""
         return watch_by_polling(self._poll, kind, namespace, resource_version=resource_version, timeout_s=timeout_s)
 
-    def logs(self, pod: str, namespace: str, *, offset: int = 0) -> tuple[str, int]:
+    def logs(self, pod: str, namespace: str, *, after: str = "", tail: int | None = None) -> tuple[str, str]:
         """See `Cluster.logs`."""
-        return self._there.logs(pod, namespace, offset=offset)
+        return self._there.logs(pod, namespace, after=after, tail=tail)
 
     def volume(self, namespace: str, claim: str) -> Path | None:
         """See `Cluster.volume`."""

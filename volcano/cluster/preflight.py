@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.volumes import Volumes
 
-__all__ = ["command_problems", "plugin_problems", "queue_problems", "size_problems", "volume_problems"]
+__all__ = [
+    "command_problems",
+    "limit_problems",
+    "plugin_problems",
+    "queue_problems",
+    "size_problems",
+    "volume_problems",
+]
 
 Finding: TypeAlias = tuple[str, str, str]
 """Path in the Job, what is wrong, what to do."""
@@ -43,12 +50,12 @@ def queue_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
         yield "spec.queue", f"queue {name!r} is {status_of(queues[name]).get('state')}", remedy
 
 
-def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
-    """A gang that would not fit if the cluster were empty: the scheduler's own model is asked."""
+def limit_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
+    """A gang that is larger than its queue may ever be."""
     share = queue_tree(objects).get(job["spec"].get("queue") or "default")
     if share is None:
         return
-    needed, pods = _minimum(job["spec"])
+    needed, _ = _minimum(job["spec"])
     over = exceeded(needed, share.limit, needed)
     if over:
         amounts = ", ".join(f"{format_quantity(needed[name])} {name}" for name in over)
@@ -58,8 +65,17 @@ def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
             f"the gang needs {amounts}; queue {share.name!r} may use {most}",
             "ask for fewer workers",
         )
+
+
+def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
+    """A gang that would not fit if the cluster were empty: the scheduler's own model is asked."""
+    if (job["spec"].get("queue") or "default") not in queue_tree(objects):
         return
-    if not _starts_alone(job, objects):
+    over = list(limit_problems(job, objects))
+    if over:
+        yield from over
+    elif not _starts_alone(job, objects):
+        needed, pods = _minimum(job["spec"])
         room = [resources(status_of(node).get("allocatable")).get(GPU, 0) for node in objects.get("Node", {}).values()]
         nodes = ", ".join(
             f"{sum(1 for _ in group)} with {format_quantity(gpus)} {GPU}"

@@ -28,28 +28,24 @@ class LogTail:
         self._job = job
         self._ref = ref
         self._say = say
-        self._offsets = self._load()
+        self._places = self._load()
 
     def pump(self, pods: Iterable[Manifest]) -> None:
-        """Print what is new. A last line without an end waits for it."""
+        """Print what is new."""
         for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
             name = pod["metadata"]["name"]
-            offset = self._offsets.get(name, 0)
             try:
-                text, _ = self._cluster.logs(name, self._ref.namespace, offset=offset)
+                text, place = self._cluster.logs(name, self._ref.namespace, after=self._places.get(name, ""))
             except NotFoundError:
                 continue
-            whole, newline, _ = text.rpartition("\n")
-            if not newline:
-                continue
-            self._offsets[name] = offset + len((whole + newline).encode())
             short = name.removeprefix(self._ref.name + "-")
-            for line in whole.split("\n"):
+            for line in text.split("\n")[:-1]:
                 self._say(f"{short} | {line}")
+            self._places[name] = place
 
     def save(self) -> None:
         """Note how far the logs have been printed, for the next step."""
-        name, data = f"{self._ref.name}-logs", {"offsets": json.dumps(self._offsets)}
+        name, data = f"{self._ref.name}-logs", {"places": json.dumps(self._places)}
         owner = {
             "apiVersion": self._job["apiVersion"],
             "kind": "Job",
@@ -69,19 +65,19 @@ class LogTail:
             patch = [{"op": "replace", "path": "/data", "value": data}]
             self._cluster.patch("ConfigMap", name, self._ref.namespace, patch)
 
-    def _load(self) -> dict[str, int]:
+    def _load(self) -> dict[str, str]:
         try:
             stored = self._cluster.get("ConfigMap", f"{self._ref.name}-logs", self._ref.namespace)
         except NotFoundError:
             return {}
-        offsets: dict[str, int] = json.loads(stored["data"]["offsets"])
-        return offsets
+        places: dict[str, str] = json.loads(stored["data"]["places"])
+        return places
 
 
 def last_lines(cluster: Cluster, pod: str, namespace: str, *, count: int = 15) -> list[str]:
     """The last lines a pod printed, none where it printed nothing or its log is gone."""
     try:
-        text, _ = cluster.logs(pod, namespace)
+        text, _ = cluster.logs(pod, namespace, tail=count)
     except NotFoundError:
         return []
-    return text.rstrip("\n").split("\n")[-count:] if text.strip() else []
+    return text.rstrip("\n").split("\n") if text.strip() else []

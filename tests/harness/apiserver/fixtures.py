@@ -13,7 +13,7 @@ import pytest
 from apiserver import binaries
 from apiserver.server import ApiServer
 
-__all__ = ["apiserver", "controllers", "namespace"]
+__all__ = ["apiserver", "controllers", "kubeconfig", "namespace"]
 
 _numbers = itertools.count(1)
 
@@ -44,6 +44,16 @@ def controllers(apiserver: ApiServer) -> ApiServer:
     """The API server with the control plane's controllers: what is owned goes with its owner, namespaces can go."""
     apiserver.start_controllers()
     return apiserver
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(request: pytest.FixtureRequest) -> Path:
+    """An administrator's access to the cluster of `--kubeconfig`, or to the real API server of the tests."""
+    given = request.config.getoption("kubeconfig")
+    if given is not None:
+        return Path(given)
+    controllers: ApiServer = request.getfixturevalue("controllers")
+    return controllers.kubeconfig("kubeconfig", "system:masters")
 
 
 @pytest.fixture
