@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -116,6 +117,15 @@ class Cluster(Protocol):
         The text ends with a line's end or is empty: a line that is not ended yet is left for later. Places are the
         cluster's own: they may be kept and used by another process. The empty one is the beginning. `tail` leaves
         all but the last so many lines out.
+        """
+        ...
+
+    def follow_logs(
+        self, pod: str, namespace: str, *, after: str = "", stop: threading.Event
+    ) -> Iterator[tuple[str, str]]:
+        """Yield what `logs` would return, as it is printed, until the pod has ended or `stop` is set.
+
+        Goes on over restarts and broken connections. `stop` is looked at with each line, and once a minute.
         """
         ...
 

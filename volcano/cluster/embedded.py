@@ -20,7 +20,7 @@ from kfp_volcano.volcano.cluster.addresses import AddressBook
 from kfp_volcano.volcano.cluster.events import events_for
 from kfp_volcano.volcano.cluster.kubelet import Kubelet
 from kfp_volcano.volcano.cluster.pod_worker import Machine
-from kfp_volcano.volcano.cluster.polling import watch_by_polling
+from kfp_volcano.volcano.cluster.polling import follow_logs_by_reading, watch_by_polling
 from kfp_volcano.volcano.cluster.store import Store
 from kfp_volcano.volcano.cluster.volumes import Volumes
 from kfp_volcano.volcano.model import expiry
@@ -145,6 +145,12 @@ class EmbeddedCluster:
         lines = (whole + end).splitlines(keepends=True)
         kept = lines if tail is None else lines[-tail:] if tail else []
         return b"".join(kept).decode(errors="replace"), str(offset + len(whole + end))
+
+    def follow_logs(
+        self, pod: str, namespace: str, *, after: str = "", stop: threading.Event
+    ) -> Iterator[tuple[str, str]]:
+        """See `Cluster.follow_logs`."""
+        return follow_logs_by_reading(self, pod, namespace, after=after, stop=stop)
 
     def volume(self, namespace: str, claim: str) -> Path | None:
         """See `Cluster.volume`."""

@@ -15,6 +15,7 @@ from kfp_volcano.volcano.cluster.kubernetes.request import Request
 from kfp_volcano.volcano.cluster.kubernetes.watching import watch
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
@@ -25,6 +26,7 @@ __all__ = ["KubernetesCluster"]
 
 _PAGE = 500
 _CONFLICT, _GONE, _NOT_FOUND, _UNPROCESSABLE = 409, 410, 404, 422
+_ENDED = frozenset({"Succeeded", "Failed"})
 _WHO = {"fieldManager": "kfp-volcano"}
 
 
@@ -123,6 +125,23 @@ class KubernetesCluster:
         lines = list(reader.lines())
         kept = lines if tail is None else lines[-tail:] if tail else []
         return "".join(kept), str(reader.place)
+
+    def follow_logs(
+        self, pod: str, namespace: str, *, after: str = "", stop: threading.Event
+    ) -> Iterator[tuple[str, str]]:
+        """See `Cluster.follow_logs`."""
+        patience = self.api.patience
+        while not stop.is_set():
+            manifest = self.get("Pod", pod, namespace)
+            reader = LogReader(self.api, manifest, after)
+            for line in reader.lines(follow=True):
+                yield line, str(reader.place)
+                if stop.is_set():
+                    return
+            after = str(reader.place)
+            if (manifest.get("status") or {}).get("phase") in _ENDED:
+                return
+            patience.sleep(patience.pause_s(1))
 
     def volume(self, namespace: str, claim: str) -> Path | None:  # noqa: ARG002  # part of the port
         """See `Cluster.volume`: a process that mounts a claim is told so by its own pod, not by the API server."""

@@ -74,10 +74,11 @@ class LogReader:
         self.place = Place.parse(after, pod["metadata"]["uid"])
         """Where the next reading goes on; moves as lines are told."""
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, *, follow: bool = False) -> Iterator[str]:
         """What has been printed and not been told, by one container after the other; each with its line's end.
 
-        Ends early where the kubelet falls silent: the next reading goes on there.
+        With `follow`, also what a container prints from now on, until it ends. Ends early where the kubelet falls
+        silent: the next reading goes on there.
         """
         containers = _containers(self._pod)
         begin = containers.index(self.place.container) if self.place.container in containers else 0
@@ -85,29 +86,33 @@ class LogReader:
             for container in containers[begin:]:
                 if container != self.place.container:
                     self.place = Place(self.place.pod, container)
-                yield from self._runs(container)
+                yield from self._runs(container, follow=follow)
                 if not _has_succeeded(self._pod, container):
                     return
         except Silence:
             return
 
-    def _runs(self, container: str) -> Iterator[str]:
+    def _runs(self, container: str, *, follow: bool) -> Iterator[str]:
         """The run before the present one, and the present one.
 
         The present one's stream is opened first: from then on it stays that run's, and what came before it can only be
         the run that is read as the one before.
         """
         with ExitStack() as stack:
-            present = self._open(stack, container)
+            present = self._open(stack, container, follow=follow)
             with ExitStack() as ended:
                 yield from self._new(self._open(ended, container, previous=True))
             yield from self._new(present)
 
-    def _open(self, stack: ExitStack, container: str, *, previous: bool = False) -> Iterator[bytes]:
+    def _open(
+        self, stack: ExitStack, container: str, *, previous: bool = False, follow: bool = False
+    ) -> Iterator[bytes]:
         """The output of a run; none where there has been no such run."""
         query = {"container": container, "timestamps": "true"}
         if previous:
             query["previous"] = "true"
+        if follow:
+            query["follow"] = "true"
         if self.place.time:
             query["sinceTime"] = self.place.time
         if self._tail is not None:
