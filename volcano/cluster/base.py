@@ -50,6 +50,7 @@ KINDS: dict[str, Kind] = {
         Kind("ServiceAccount", "v1", "serviceaccounts"),
         Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims"),
         Kind("ConfigMap", "v1", "configmaps"),
+        Kind("Deployment", "apps/v1", "deployments"),
         Kind("Secret", "v1", "secrets"),
         Kind("ResourceQuota", "v1", "resourcequotas"),
         Kind("Lease", "coordination.k8s.io/v1", "leases"),
@@ -125,7 +126,8 @@ class Cluster(Protocol):
     ) -> Iterator[tuple[str, str]]:
         """Yield what `logs` would return, as it is printed, until the pod has ended or `stop` is set.
 
-        Goes on over restarts and broken connections. `stop` is looked at with each line, and once a minute.
+        Goes on over restarts and broken connections; raises UnavailableError where the node does not answer at all.
+        `stop` is looked at with each line, and once a minute.
         """
         ...
 

@@ -28,6 +28,7 @@ __all__ = [
     "plugin_problems",
     "queue_problems",
     "size_problems",
+    "usable_queues",
     "volume_problems",
 ]
 
@@ -38,16 +39,31 @@ Finding: TypeAlias = tuple[str, str, str]
 def queue_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
     """A queue that is not there, closed, or not for Jobs."""
     name = job["spec"].get("queue") or "default"
-    queues = {each: queue for (_, each), queue in objects.get("Queue", {}).items()}
-    parents = {queue["spec"].get("parent") for queue in queues.values()} | {ROOT}
-    usable = [each for each, queue in queues.items() if each not in parents and status_of(queue).get("state") == "Open"]
-    remedy = f"use one of: {', '.join(sorted(usable)) or '(none is open)'}"
+    queues, usable = _queues(objects), usable_queues(objects)
+    remedy = f"use one of: {', '.join(usable) or '(none is open)'}"
     if name not in queues:
         yield "spec.queue", f"there is no queue {name!r}", remedy
-    elif name in parents:
+    elif name in _parents(queues):
         yield "spec.queue", f"queue {name!r} has queues below it and takes no Jobs", remedy
     elif name not in usable:
         yield "spec.queue", f"queue {name!r} is {status_of(queues[name]).get('state')}", remedy
+
+
+def usable_queues(objects: Objects) -> list[str]:
+    """The queues that take Jobs: open, and with none below them."""
+    queues = _queues(objects)
+    parents = _parents(queues)
+    return sorted(
+        name for name, queue in queues.items() if name not in parents and status_of(queue).get("state") == "Open"
+    )
+
+
+def _queues(objects: Objects) -> dict[str, Manifest]:
+    return {name: queue for (_, name), queue in objects.get("Queue", {}).items()}
+
+
+def _parents(queues: Mapping[str, Manifest]) -> set[str]:
+    return {str(queue["spec"].get("parent")) for queue in queues.values()} | {ROOT}
 
 
 def limit_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Full, Queue
 from typing import TYPE_CHECKING
 
-from kfp_volcano.errors import ClusterError, NotFoundError
+from kfp_volcano.errors import ClusterError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
 __all__ = ["LogFollower", "Piece"]
 
-_log = logging.getLogger(__name__)
-
 _LOOK_S = 0.5
+_LONGEST_PAUSE_S = 30.0
+"""Between attempts to read from a node that does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +27,8 @@ class Piece:
     pod: str
     text: str
     place: str
+    note: str = ""
+    """What is to be said of the pod's log, in place of lines."""
 
 
 class LogFollower:
@@ -44,27 +45,38 @@ class LogFollower:
         self._stop = stop
         self.place = place
         """Behind what has been put into the queue."""
-        self.told = False
-        """The pod has ended or is gone, and everything it printed is in the queue."""
         self._thread = threading.Thread(target=self._run, name=f"logs-{self._pod}", daemon=True)
         self._thread.start()
 
     @property
     def reads(self) -> bool:
-        """Whether it still does. One that does not, and has not told everything, got no answer: begin another."""
+        """Whether there may be more: the pod has not ended, or not everything it printed is in the queue."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        try:
-            for text, place in self._cluster.follow_logs(self._pod, self._namespace, after=self.place, stop=self._stop):
-                if not self._put(Piece(self._pod, text, place)):
-                    return
-                self.place = place
-            self.told = not self._stop.is_set()
-        except NotFoundError:
-            self.told = True
-        except ClusterError as error:
-            _log.warning("the log of %s cannot be read at the moment: %s", self._pod, error)
+        failures = 0
+        while not self._stop.is_set():
+            place = self.place
+            try:
+                self._read()
+            except NotFoundError:
+                return
+            except UnavailableError as error:
+                failures = 1 if self.place != place else failures + 1
+                if failures == 1:
+                    self._put(Piece(self._pod, "", self.place, f"cannot be read at the moment: {error}"))
+                self._stop.wait(min(_LONGEST_PAUSE_S, 2.0 ** min(failures - 1, 10)))
+            except ClusterError as error:
+                self._put(Piece(self._pod, "", self.place, f"cannot be read: {error}"))
+                return
+            else:
+                return
+
+    def _read(self) -> None:
+        for text, place in self._cluster.follow_logs(self._pod, self._namespace, after=self.place, stop=self._stop):
+            if not self._put(Piece(self._pod, text, place)):
+                return
+            self.place = place
 
     def _put(self, piece: Piece) -> bool:
         while not self._stop.is_set():

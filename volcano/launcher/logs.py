@@ -97,7 +97,7 @@ class LogTail:
         """See to it that a pod is read: it, and not one of the same name that went before it."""
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         before = self._followers.get(name)
-        if not _has_started(pod) or (before is not None and (before.reads or (before.uid == uid and before.told))):
+        if not _has_started(pod) or (before is not None and (before.reads or before.uid == uid)):
             return
         place = self._places.get(name, "") if before is None else before.place
         self._followers[name] = LogFollower(self._cluster, pod, place, self._pieces, self._stop)
@@ -108,6 +108,8 @@ class LogTail:
             for number in range(_AHEAD):
                 piece = self._pieces.get(timeout=wait_s) if wait_s and not number else self._pieces.get_nowait()
                 short = piece.pod.removeprefix(self._ref.name + "-")
+                if piece.note:
+                    self._say(f"the log of {short} {piece.note}")
                 for line in piece.text.split("\n")[:-1]:
                     self._say(f"{short} | {line}")
                 self._places[piece.pod] = piece.place

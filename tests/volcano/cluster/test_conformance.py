@@ -149,7 +149,7 @@ def test_admission_refuses_with_its_own_words(cluster: Cluster, jobs: Any) -> No
 
 @pytest.mark.usefixtures("volcano")
 def test_a_job_gets_the_pods_volcano_would_make(cluster: Cluster, jobs: Any, until: Until) -> None:
-    """Names, labels, addresses and the hosts of the peers are in place, and the queue counts the GPUs."""
+    """Names, labels and the hosts of the peers are in place, and the queue counts the GPUs."""
     cluster.create(jobs.sleeping("job", 2, surplus=1))
     pods = until(cluster, "Pod", jobs.namespace, lambda found: phases(found) == {"Running": 3})
     assert names(pods) == ["job-core-0", "job-core-1", "job-elastic-0"]
@@ -157,11 +157,18 @@ def test_a_job_gets_the_pods_volcano_would_make(cluster: Cluster, jobs: Any, unt
     assert labels["volcano.sh/job-name"] == "job"
     assert labels["volcano.sh/task-spec"] == "core"
     assert labels["volcano.sh/task-index"] == "0"
-    assert len({pod["status"]["podIP"] for pod in pods}) == 3
     hosts = cluster.get("ConfigMap", "job-svc", jobs.namespace)["data"]
     assert hosts["VC_CORE_HOSTS"] == "job-core-0.job,job-core-1.job"
     until(cluster, "Queue", "", lambda _: allocated(cluster, "default") == "3")
     until(cluster, "Job", jobs.namespace, lambda found: job_phase(found) == "Running")
+
+
+@pytest.mark.usefixtures("kubelets")
+def test_pods_have_addresses(cluster: Cluster, jobs: Any, until: Until) -> None:
+    """Each that runs has one of its own."""
+    cluster.create(jobs.sleeping("job", 3))
+    pods = until(cluster, "Pod", jobs.namespace, lambda found: phases(found) == {"Running": 3})
+    assert len({pod["status"]["podIP"] for pod in pods}) == 3
 
 
 @pytest.mark.usefixtures("volcano")
@@ -297,6 +304,7 @@ def test_preflight_finds_what_would_not_run(cluster: Cluster, jobs: Any) -> None
     lost = jobs.sleeping("lost", 1)
     lost["spec"]["queue"] = "nowhere"
     huge = jobs.sleeping("huge", 100)
+    huge["spec"]["queue"] = "research"
     for job, path in ((lost, "spec.queue"), (huge, "spec.minAvailable")):
         findings = cluster.preflight(job)
         assert [finding[0] for finding in findings] == [path]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kfp_volcano.errors import NotFoundError, UnavailableError
+from kfp_volcano.errors import ForbiddenError, NotFoundError, UnavailableError
 from kfp_volcano.volcano.cluster.store import Store
 from kfp_volcano.volcano.launcher.logs import LogTail
 from kfp_volcano.volcano.launcher.reference import JobRef
@@ -113,11 +113,21 @@ def test_a_stream_that_fails_is_taken_up(cluster: Printing, tail: Any) -> None:
     pods = [pod("job-core-0")]
     cluster.printed["job-core-0"] = ["one"]
     settle(following, pods, said, 1)
-    cluster.failures = [UnavailableError("away")]
+    cluster.failures = [UnavailableError("away"), UnavailableError("away")]
     cluster.printed["job-core-0"].append("two")
-    settle(following, pods, said, 2)
-    assert said == ["core-0 | one", "core-0 | two"]
-    assert cluster.streams == 2
+    settle(following, pods, said, 3)
+    assert said == ["core-0 | one", "the log of core-0 cannot be read at the moment: away", "core-0 | two"]
+    assert cluster.streams == 3
+
+
+def test_a_log_that_may_not_be_read_is_told_once(cluster: Printing, tail: Any) -> None:
+    """What no retry can help is not tried again: the training is followed without that pod's output."""
+    following, said = tail()
+    cluster.failures = [ForbiddenError("no permission")]
+    following.finish([pod("job-core-0")])
+    following.finish([pod("job-core-0")])
+    assert said == ["the log of core-0 cannot be read: no permission"]
+    assert cluster.streams == 1
 
 
 def test_what_is_told_is_not_read_again(cluster: Printing, tail: Any) -> None:

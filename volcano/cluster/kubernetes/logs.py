@@ -34,6 +34,7 @@ _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\
 _LONGEST_LINE = 64 * 1024
 """Bytes; what prints more without ending its line, as progress bars do, is told in pieces of this length."""
 _PATIENCE_S = 10.0
+"""How long to try again; a stream that is followed is left to whoever follows it."""
 
 Instant: TypeAlias = tuple[int, str]
 """Unix seconds, and the digits behind the point."""
@@ -120,8 +121,9 @@ class LogReader:
         metadata = self._pod["metadata"]
         request = Request("get", KINDS["Pod"], metadata["namespace"], metadata["name"], "log", query=query)
         silence_s = self._api.patience.answer_s
+        patience_s = 0.0 if follow else _PATIENCE_S
         try:
-            return stack.enter_context(self._api.stream(request, silence_s=silence_s, patience_s=_PATIENCE_S))
+            return stack.enter_context(self._api.stream(request, silence_s=silence_s, patience_s=patience_s))
         except InvalidError:  # 400: it waits to start, or there is no run before
             return iter(())
 

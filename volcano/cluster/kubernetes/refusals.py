@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.kubernetes.connection import Answer
     from kfp_volcano.volcano.cluster.kubernetes.request import Request
 
-__all__ = ["message_of", "refusal", "rule", "unserved"]
+__all__ = ["INSTALL", "message_of", "refusal", "rule", "unserved"]
 
 _FIRST_REFUSAL, _TOO_MANY, _FIRST_FAILURE = 400, 429, 500
 _VOLCANO = ".volcano.sh/"
-_INSTALL = (
+INSTALL = (
     "kubectl apply -f https://raw.githubusercontent.com/volcano-sh/volcano/v1.15.0/installer/volcano-development.yaml"
 )
 _RBAC = re.compile(r"cannot (\S+) resource")
@@ -60,7 +60,7 @@ def message_of(answer: Answer) -> str:
 def unserved(request: Request) -> InvalidError:
     """For a kind that the API server does not have."""
     kind = request.kind
-    remedy = f"install Volcano: {_INSTALL}" if _VOLCANO in kind.api_version else "use a version of Kubernetes that does"
+    remedy = f"install Volcano: {INSTALL}" if _VOLCANO in kind.api_version else "use a version of Kubernetes that does"
     return InvalidError(f"this cluster does not serve {kind.name} ({kind.api_version}): {remedy}")
 
 

@@ -27,6 +27,8 @@ class Request:
     subresource: str = ""
     query: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
+    raw_path: str = ""
+    """In place of the path of a kind, for what is no object."""
 
     def __str__(self) -> str:
         what = f"{self.kind.name} {'/'.join(part for part in (self.namespace, self.name) if part)}".rstrip()
@@ -50,6 +52,8 @@ class Request:
     @property
     def path(self) -> str:
         """Path and query."""
+        if self.raw_path:
+            return self.raw_path
         parts = ["apis" if self.group else "api", self.kind.api_version]
         if self.kind.namespaced and self.namespace:
             parts += ["namespaces", self.namespace]
