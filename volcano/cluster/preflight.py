@@ -8,10 +8,12 @@ import tempfile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.errors import InvalidError
-from kfp_volcano.schemas.names import GPU
+from kfp_volcano.schemas.names import GPU, surplus_priority
 from kfp_volcano.volcano.cluster.ssh_keys import KEYGEN
+from kfp_volcano.volcano.manifests.priority import remedy
 from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, phase_of, status_of
+from kfp_volcano.volcano.model.priorities import priority_class
 from kfp_volcano.volcano.model.queues import ROOT, queue_tree
 from kfp_volcano.volcano.model.resources import add, exceeded, format_quantity, pod_request, resources
 from kfp_volcano.volcano.model.world import World
@@ -22,7 +24,14 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.volumes import Volumes
 
-__all__ = ["command_problems", "plugin_problems", "queue_problems", "size_problems", "volume_problems"]
+__all__ = [
+    "command_problems",
+    "plugin_problems",
+    "priority_problems",
+    "queue_problems",
+    "size_problems",
+    "volume_problems",
+]
 
 Finding: TypeAlias = tuple[str, str, str]
 """Path in the Job, what is wrong, what to do."""
@@ -43,10 +52,32 @@ def queue_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
         yield "spec.queue", f"queue {name!r} is {status_of(queues[name]).get('state')}", remedy
 
 
+def priority_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
+    """Priority classes that are not there: the Job's pair in one finding, then those of single tasks.
+
+    The API server takes such a Job, but not its pods: Volcano tries for minutes and then terminates it.
+    """
+    stated = job["spec"].get("priorityClassName") or ""
+    asked = {stated: "spec.priorityClassName"}
+    for index, task in enumerate(job["spec"]["tasks"]):
+        name = task["template"]["spec"].get("priorityClassName") or ""
+        ours = name == surplus_priority(stated)
+        asked.setdefault(name, asked[stated] if ours else f"spec.tasks[{index}].template.spec.priorityClassName")
+    missing: dict[str, list[str]] = {}
+    for name, path in asked.items():
+        if priority_class(objects, name) is None:
+            missing.setdefault(path, []).append(name)
+    for path, those in missing.items():
+        yield path, f"there is no PriorityClass {' and no '.join(those)}", remedy()
+
+
 def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
-    """A gang that would not fit if the cluster were empty: the scheduler's own model is asked."""
+    """A gang that would not fit if the cluster were empty: the scheduler's own model is asked.
+
+    Nothing is known of a Job whose queue or priority class is missing.
+    """
     share = queue_tree(objects).get(job["spec"].get("queue") or "default")
-    if share is None:
+    if share is None or any(priority_problems(job, objects)):
         return
     needed, pods = _minimum(job["spec"])
     over = exceeded(needed, share.limit, needed)

@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from kfp_volcano.errors import SpecError
-from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster, parse_nodes
+from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
+from kfp_volcano.volcano.cluster.logical_nodes import parse_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
