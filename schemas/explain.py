@@ -41,8 +41,9 @@ _BOUNDS = {
 def explain(field: str) -> str:
     """The documentation of a field by its dotted path, e.g. `spec.roles.worker.resources`; of the whole for "".
 
-    The path may begin with a kind, e.g. `QueueTree.spec.queues`; it is a TrainingJob's where it does not. The name of a role, a volume or a label stands where the path has one; any will do. Raises SpecError for a path that
-    leads nowhere, naming what is there.
+    It may begin with a kind, e.g. `QueueTree.spec.queues`, and is a TrainingJob's where it does not. The name of a
+    role, a volume or a label stands where the path has one; any will do. Raises SpecError for a path that leads
+    nowhere, naming what is there.
     """
     path = [part for part in field.split(".") if part]
     kind = path.pop(0) if path and path[0] in _KINDS else "TrainingJob"

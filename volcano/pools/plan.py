@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Move", "PoolPlan", "plan", "relabel"]
 
+_LABEL, _SINCE = (
+    f"/metadata/{kind}/{key.replace('~', '~0').replace('/', '~1')}"
+    for kind, key in (("labels", POOL_LABEL), ("annotations", POOL_SINCE))
+)
+"""Where they are, as JSON Pointers (RFC 6901)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Move:
@@ -73,10 +79,8 @@ def plan(pools: GPUPools, nodes: Iterable[Manifest], pods: Iterable[Manifest], n
         changed = {pool.name: state.standing(pool) for pool in pools.pools if pool.name in (move.before, move.after)}
         standings = {**standings, **changed}
         moves.append(move)
-    unmet = (
-        *_unmet(standings),
-        *(f"node {name} has a pool's label, but is none of spec.nodes" for name in first.strays),
-    )
+    strays = (f"node {name} has a pool's label, but shares no GPUs or is none of spec.nodes" for name in first.strays)
+    unmet = (*_unmet(standings), *strays)
     return PoolPlan(tuple(before.values()), first.members(""), tuple(moves), unmet)
 
 
@@ -85,21 +89,20 @@ def relabel(node: Manifest, pool: str, now: float) -> list[dict[str, Any]]:
 
     It tests that it meets that very node, with the label it had.
     """
-    label, since = (
-        f"/metadata/{kind}/{_escaped(key)}" for kind, key in (("labels", POOL_LABEL), ("annotations", POOL_SINCE))
-    )
-    before = labels_of(node).get(POOL_LABEL)
-    operations: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": node["metadata"]["uid"]}]
+    metadata, before = node["metadata"], labels_of(node).get(POOL_LABEL)
+    operations: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": metadata["uid"]}]
     if before is not None:
-        operations.append({"op": "test", "path": label, "value": before})
+        operations.append({"op": "test", "path": _LABEL, "value": before})
     if not pool:
-        return [*operations, {"op": "remove", "path": label}] if before is not None else operations
-    absent = (kind for kind in ("labels", "annotations") if not node["metadata"].get(kind))
-    operations += [{"op": "add", "path": f"/metadata/{kind}", "value": {}} for kind in absent]
+        return [*operations, {"op": "remove", "path": _LABEL}] if before is not None else operations
+    for kind in ("labels", "annotations"):
+        if not metadata.get(kind):  # what others put there meanwhile must not be lost
+            version = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
+            operations += [version, {"op": "add", "path": f"/metadata/{kind}", "value": {}}]
     return [
         *operations,
-        {"op": "add", "path": label, "value": pool},
-        {"op": "add", "path": since, "value": str(int(now))},
+        {"op": "add", "path": _LABEL, "value": pool},
+        {"op": "add", "path": _SINCE, "value": str(int(now))},
     ]
 
 
@@ -188,7 +191,3 @@ def _unmet(standings: Mapping[str, Standing]) -> Iterator[str]:
         if standing.wants:
             full = standing.gpus >= pool.max
             yield f"{_want(standing)}: {'it has its max' if full else 'no node that fits it can be had now'}"
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
