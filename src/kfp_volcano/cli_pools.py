@@ -128,7 +128,7 @@ def _apply(wanted: GPUPools) -> tuple[Cluster, int]:
     for move, error in applied.kept:
         click.echo(f"error: {move.node} stays in {move.before or 'no pool'}: {error}", err=True)
     _note(found)
-    click.echo(f"{len(applied.done)} nodes moved", err=True)
+    click.echo(f"nodes moved: {len(applied.done)}", err=True)
     return cluster, applied.kept[0][1].exit_code if applied.kept else 0
 
 

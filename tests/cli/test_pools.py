@@ -84,9 +84,9 @@ def test_apply_moves_what_plan_says_and_a_second_time_nothing(pools, cluster):
     assert run("pools", "status", pools).stdout.splitlines()[-1].split() == ["(spare)", "2", "node-0,", "node-1"]
     applied = run("pools", "apply", pools)
     assert applied.exit_code == 0, applied.stderr
-    assert "1 nodes moved" in applied.stderr
+    assert "nodes moved: 1" in applied.stderr
     assert cluster.get("Node", "node-0")["metadata"]["labels"]["kfp-volcano/gpu-pool"] == "interactive"
-    assert "0 nodes moved" in run("pools", "apply", pools).stderr
+    assert "nodes moved: 0" in run("pools", "apply", pools).stderr
     assert run("pools", "plan", pools).stdout == "nothing to move\n"
     rows = [row.split() for row in run("pools", "status", pools).stdout.splitlines()]
     assert rows[2] == ["interactive", "1", "1-2", "0%", "0", "node-0"]

@@ -8,7 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.errors import InvalidError
-from kfp_volcano.schemas.names import GPU, surplus_priority
+from kfp_volcano.schemas.names import GPU, POOL_LABEL, VGPU_MEMORY, surplus_priority
 from kfp_volcano.volcano.cluster.ssh_keys import KEYGEN
 from kfp_volcano.volcano.manifests.priority import remedy
 from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
@@ -91,13 +91,14 @@ def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
         )
         return
     if not _starts_alone(job, objects):
-        room = [resources(status_of(node).get("allocatable")).get(GPU, 0) for node in objects.get("Node", {}).values()]
+        kind = VGPU_MEMORY if VGPU_MEMORY in needed else GPU
+        room = [resources(status_of(node).get("allocatable")).get(kind, 0) for node in objects.get("Node", {}).values()]
         nodes = ", ".join(
-            f"{sum(1 for _ in group)} with {format_quantity(gpus)} {GPU}"
-            for gpus, group in itertools.groupby(sorted(room))
+            f"{sum(1 for _ in group)} with {format_quantity(amount)} {kind}"
+            for amount, group in itertools.groupby(sorted(room))
         )
-        asked = format_quantity(needed.get(GPU, 0))
-        message = f"the gang of {pods} pods and {asked} {GPU} does not fit, even with the cluster empty"
+        asked = format_quantity(needed.get(kind, 0))
+        message = f"the gang of {pods} pods and {asked} {kind} does not fit, even with the cluster empty"
         yield "spec.minAvailable", message, f"ask for fewer workers or smaller ones; the nodes are: {nodes}"
 
 
@@ -175,7 +176,7 @@ def _starts_alone(job: Manifest, objects: Objects) -> bool:
         for manifest in objects.get(kind, {}).values():
             world.create(manifest, 0)
     try:
-        created = world.create(job, 0)
+        created = world.create(_in_any_pool(job), 0)
     except InvalidError:  # whoever creates the Job will be told
         return True
     for _ in ("the gang is let in", "its pods get nodes", "its PodGroup runs"):
@@ -184,6 +185,16 @@ def _starts_alone(job: Manifest, objects: Objects) -> bool:
     namespace, name = key_of(created)
     group = world.get("PodGroup", (namespace, f"{name}-{created['metadata']['uid']}"))
     return phase_of(group) == "Running"
+
+
+def _in_any_pool(job: Manifest) -> Manifest:
+    """The Job, whose pods may run in any pool of shared GPUs: a pool gets its nodes when pods wait for it."""
+    tasks = []
+    for task in job["spec"]["tasks"]:
+        spec = task["template"]["spec"]
+        selector = {key: value for key, value in (spec.get("nodeSelector") or {}).items() if key != POOL_LABEL}
+        tasks.append({**task, "template": {**task["template"], "spec": {**spec, "nodeSelector": selector}}})
+    return {**job, "spec": {**job["spec"], "tasks": tasks}}
 
 
 def _containers(job: Manifest) -> Iterator[tuple[str, Mapping[str, Any]]]:

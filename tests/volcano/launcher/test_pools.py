@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.gpu_pools import GPUPools, bound, gpu_pools
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
 from kfp_volcano.volcano.launcher.pools import apply, look
-from kfp_volcano.volcano.manifests.job import job_manifest
+from kfp_volcano.volcano.launcher.submit import submit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,9 +47,11 @@ def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
     cluster.shutdown(grace_s=0)
 
 
-def submit(cluster: EmbeddedCluster, pools: GPUPools, name: str, priority: str, replicas: int) -> None:
+def start(
+    cluster: EmbeddedCluster, pools: GPUPools, name: str, priority: str, replicas: int, memory: str = "12Gi"
+) -> None:
     """A Job of sleeping pods that ask for half a card each."""
-    share = {"cpu": 1, "gpu": 1, "gpuShare": {"memory": "12Gi", "cores": 50}}
+    share = {"cpu": 1, "gpu": 1, "gpuShare": {"memory": memory, "cores": 50}}
     spec = {
         "framework": "custom",
         "image": "x",
@@ -60,8 +63,7 @@ def submit(cluster: EmbeddedCluster, pools: GPUPools, name: str, priority: str, 
         "roles": {"worker": {"replicas": replicas, "min": 1, "resources": share}},
     }
     value = {"apiVersion": "kfp-volcano/v1", "kind": "TrainingJob", "metadata": {"name": name}, "spec": spec}
-    job = bound(training_job(value), pools)
-    cluster.create(job_manifest(job, name=name, run_id="r", step="test", workers=replicas))
+    submit(cluster, bound(training_job(value), pools), run_id="r", step="submit", now=0)
 
 
 def until(cluster: EmbeddedCluster, condition: Callable[[list[Any]], bool]) -> list[Any]:
@@ -102,21 +104,22 @@ def test_a_burst_in_one_pool_brings_it_a_node_of_the_other(cluster: EmbeddedClus
     assert [str(move).split(":")[0] for move in first.done] == ["node-0 (1 GPU)", "node-1 (1 GPU)"]
     assert in_pools(cluster) == {"batch": ["node-0"], "interactive": ["node-1"], "": ["node-2"]}
 
-    submit(cluster, pools, "train", "batch", 4)
+    start(cluster, pools, "train", "batch", 4)
     until(cluster, lambda found: len(running(found, "train")) == 2 and sum(map(unschedulable, found)) == 2)
     second = apply(cluster, look(cluster, pools, now=2000), now=2000, tell=silent)
     assert [(move.node, move.before, move.after) for move in second.done] == [("node-2", "", "batch")]
     until(cluster, lambda found: len(running(found, "train")) == 4)
 
-    cluster.delete("Job", "train", "default")
+    for job in cluster.list("Job")[0]:
+        cluster.delete("Job", job["metadata"]["name"], "default")
     until(cluster, lambda found: not found)
-    submit(cluster, pools, "notebooks", "interactive", 4)
+    start(cluster, pools, "notebooks", "interactive", 4)
     until(cluster, lambda found: len(running(found, "notebooks")) == 2 and sum(map(unschedulable, found)) == 2)
     early = look(cluster, pools, now=2100)
     assert [move.node for move in early.moves] == ["node-0"]  # node-2 has just come
     third = apply(cluster, early, now=2100, tell=silent)
     assert third.kept == []
-    assert "no room in interactive for default/notebooks-core-2 and 1 more; batch uses 0%" in third.done[0].reason
+    assert "-core-2 and 1 more; batch uses 0%" in third.done[0].reason
     found = until(cluster, lambda found: len(running(found, "notebooks")) == 4)
     assert {pod["spec"]["nodeName"] for pod in found} == {"node-0", "node-1"}
     assert in_pools(cluster) == {"batch": ["node-2"], "interactive": ["node-0", "node-1"]}
@@ -126,17 +129,27 @@ def test_a_burst_in_one_pool_brings_it_a_node_of_the_other(cluster: EmbeddedClus
 def test_a_node_that_a_pod_has_got_since_the_plan_stays(cluster: EmbeddedCluster, pools: GPUPools) -> None:
     """It keeps its label, and the pod runs on."""
     apply(cluster, look(cluster, pools, now=1000), now=1000, tell=lambda _: None)
-    submit(cluster, pools, "burst", "interactive", 3)
+    start(cluster, pools, "burst", "interactive", 3)
     until(cluster, lambda found: len(running(found, "burst")) == 2)
     for node in ("node-2", "node-0"):
         label = {"op": "add", "path": "/metadata/labels/kfp-volcano~1gpu-pool", "value": "batch"}
         cluster.patch("Node", node, "", [label])
     planned = look(cluster, pools, now=5000)
     assert [move.node for move in planned.moves] == ["node-0"]
-    submit(cluster, pools, "train", "batch", 4)
+    start(cluster, pools, "train", "batch", 4)
     until(cluster, lambda found: len(running(found, "train")) == 4)
     applied = apply(cluster, planned, now=5000, tell=lambda _: None)
     assert applied.done == []
     assert "a pod has got shares of node-0" in str(applied.kept[0][1])
     assert in_pools(cluster) == {"batch": ["node-0", "node-2"], "interactive": ["node-1"]}
     assert len(running(cluster.list("Pod")[0], "train")) == 4
+
+
+def test_a_job_may_be_submitted_to_a_pool_that_has_no_node_yet(cluster: EmbeddedCluster, pools: GPUPools) -> None:
+    """Its pods bring the first one; what no card could hold is refused at once."""
+    start(cluster, pools, "first", "batch", 1)
+    until(cluster, lambda found: [unschedulable(pod) for pod in found] == [True])
+    apply(cluster, look(cluster, pools, now=1000), now=1000, tell=lambda _: None)
+    until(cluster, lambda found: len(running(found, "first")) == 1)
+    with pytest.raises(SpecError, match=r"25600 volcano\.sh/vgpu-memory does not fit"):
+        start(cluster, pools, "large", "batch", 1, memory="25Gi")
