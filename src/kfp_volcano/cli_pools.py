@@ -91,7 +91,10 @@ def status(file: Path) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    _note(found)
+    if found.moves:
+        click.echo(f"note: nodes that would move: {len(found.moves)}; see pools plan", err=True)
+    else:
+        _note(found)
 
 
 def _row(standing: Standing) -> tuple[str, ...]:
@@ -152,5 +155,6 @@ def _read(path: Path) -> GPUPools:
 
 
 def _note(found: PoolPlan) -> None:
+    when = "after that, " if found.moves else ""
     for sentence in found.unmet:
-        click.echo(f"note: {sentence}", err=True)
+        click.echo(f"note: {when}{sentence}", err=True)

@@ -9,7 +9,7 @@ out: a node in that mode is shared as one in mode `hami-core`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kfp_volcano.schemas.names import VGPU_CORES, VGPU_MEMORY, VGPU_NUMBER
 from kfp_volcano.volcano.model.objects import Key, Manifest, key_of, status_of
@@ -18,7 +18,18 @@ from kfp_volcano.volcano.model.resources import parse_quantity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["REGISTER", "Card", "CardRequest", "Cards", "Share", "assigned", "assignment", "card_requests"]
+__all__ = [
+    "REGISTER",
+    "Card",
+    "CardRequest",
+    "Cards",
+    "Share",
+    "Wishes",
+    "assigned",
+    "assignment",
+    "card_requests",
+    "wishes_of",
+]
 
 REGISTER = "volcano.sh/node-vgpu-register"
 """On a node, by the device plugin: `uuid,most pods,MiB,type,healthy,mode` of each card, with `:` between them."""
@@ -64,6 +75,25 @@ class Share:
     """MiB."""
     cores: int
     """Percent."""
+
+
+class Wishes(NamedTuple):
+    """Which cards a pod wants, by its annotations."""
+
+    mode: str
+    """Empty: any."""
+    wanted: str
+    unwanted: str
+    apart_from: str
+    """The PodGroup whose cards it avoids, empty for none."""
+
+    def admit(self, kind: str) -> bool:
+        """Whether cards of this type will do."""
+        if _NVIDIA not in kind:
+            return False
+        if self.wanted:
+            return _is_among(kind, self.wanted)
+        return not (self.unwanted and _is_among(kind, self.unwanted))
 
 
 @dataclass(slots=True)
@@ -143,11 +173,11 @@ class Cards:
 
         The last card with room is taken first; a container gets each of its shares from another card.
         """
-        notes = pod["metadata"].get("annotations") or {}
-        if notes.get(_MODE, self._mode) != self._mode:
+        wishes = wishes_of(pod)
+        if wishes.mode not in ("", self._mode):
             return None
-        avoided = self._used_by(_group(pod)) if notes.get(_SPREAD) == "spread" else set()
-        cards = [card for card in self if card.uuid not in avoided and _is_wanted(card, notes)][::-1]
+        avoided = self._used_by(wishes.apart_from)
+        cards = [card for card in self if card.uuid not in avoided and wishes.admit(card.kind)][::-1]
         booked: list[tuple[Card, Share]] = []
         given = []
         try:
@@ -208,6 +238,13 @@ def _request(container: Mapping[str, Any]) -> CardRequest | None:
     )
 
 
+def wishes_of(pod: Manifest) -> Wishes:
+    """Which cards a pod wants."""
+    notes = pod["metadata"].get("annotations") or {}
+    apart_from = _group(pod) if notes.get(_SPREAD) == "spread" else ""
+    return Wishes(notes.get(_MODE, ""), notes.get(_WANTED, ""), notes.get(_UNWANTED, ""), apart_from)
+
+
 def assigned(pod: Manifest) -> tuple[tuple[Share, ...], ...]:
     """The shares that a pod's annotations say it was given, container by container."""
     text = (pod["metadata"].get("annotations") or {}).get(_IDS, "")
@@ -222,6 +259,10 @@ def assignment(node: str, shares: Iterable[Iterable[Share]], now: float) -> dict
         "".join(f"{share.card},{_NVIDIA},{share.memory},{share.cores}:" for share in container) for container in shares
     )
     return {_NODE: node, _IDS: ";".join(texts), _TIME: str(int(now))}
+
+
+def _is_among(kind: str, kinds: str) -> bool:
+    return any(part.upper() in kind.upper() for part in kinds.split(","))
 
 
 def _share(card: str, _kind: str, memory: str, cores: str) -> Share:
@@ -240,14 +281,3 @@ def _group(pod: Manifest) -> str:
     notes = pod["metadata"].get("annotations") or {}
     name = next((notes[key] for key in _GROUPS if notes.get(key)), "")
     return f"{pod['metadata'].get('namespace', '')}/{name}" if name else ""
-
-
-def _is_wanted(card: Card, notes: Mapping[str, str]) -> bool:
-    """Whether a pod's annotations admit cards of this type."""
-    if _NVIDIA not in card.kind:
-        return False
-    kind = card.kind.upper()
-    if _WANTED in notes:
-        return any(part.upper() in kind for part in notes[_WANTED].split(","))
-    unwanted = notes[_UNWANTED].split(",") if _UNWANTED in notes else []
-    return not any(part.upper() in kind for part in unwanted)

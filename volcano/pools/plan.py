@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from kfp_volcano.schemas.names import POOL_LABEL, POOL_SINCE
 from kfp_volcano.volcano.model.objects import labels_of
-from kfp_volcano.volcano.model.tasks import task_for
 from kfp_volcano.volcano.pools.state import admits, state_of
 
 if TYPE_CHECKING:
@@ -159,8 +158,8 @@ def _helps(node: SharedNode, taker: Standing) -> bool:
         return False
     if taker.gpus < taker.pool.min or not taker.unserved:
         return True
-    there = node.moved(taker.pool.name, 0).model()
-    return any(admits(there, task_for(pod, 0)) for pod in taker.unserved)
+    there = node.moved(taker.pool.name, 0).model
+    return any(admits(there, task) for task in taker.kinds)
 
 
 def _urgency(standing: Standing) -> tuple[bool, bool, float, str]:
@@ -177,8 +176,8 @@ def _want(standing: Standing) -> str:
     if standing.gpus < pool.min:
         return f"{pool.name} has {standing.gpus} GPUs, less than its min of {pool.min}"
     if standing.unserved:
-        first, count = standing.unserved[0]["metadata"], len(standing.unserved)
-        who = f"{first['namespace']}/{first['name']}" + (f" and {count - 1} more" if count > 1 else "")
+        more = len(standing.unserved) - 1
+        who = standing.unserved[0] + (f" and {more} more" if more else "")
         return f"no room in {pool.name} for {who}"
     return f"{pool.name} uses {standing.use:.0%} of its {standing.gpus} GPUs, more than {pool.wants_above}%"
 

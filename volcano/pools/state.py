@@ -6,17 +6,17 @@ and taints.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas.names import POOL_LABEL, POOL_SINCE
-from kfp_volcano.volcano.model.cards import card_requests
+from kfp_volcano.volcano.model.cards import card_requests, wishes_of
 from kfp_volcano.volcano.model.nodes import Node, is_ready
 from kfp_volcano.volcano.model.objects import labels_of, phase_of, terminating
-from kfp_volcano.volcano.model.tasks import Status, Task, group_of, task_for
+from kfp_volcano.volcano.model.tasks import Status, Task, task_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kfp_volcano.schemas.gpu_pools import GPUPools, Pool
     from kfp_volcano.volcano.model.objects import Manifest
@@ -30,38 +30,42 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 class SharedNode:
     """A node whose GPUs are shared."""
 
-    manifest: Manifest
+    name: str
     pool: str
     """Empty for a spare one."""
     gpus: int
     since: float
     """When it came there, in Unix seconds; 0 where nobody knows."""
-    pods: tuple[Manifest, ...]
-    """Every pod on it, whether it shares GPUs or not."""
     used: bool
     """Whether a pod has shares of its GPUs, or is still to give them back."""
+    manifest: Manifest = field(compare=False, repr=False)
+    pods: tuple[Manifest, ...] = field(compare=False, repr=False)
+    """Every pod on it, whether it shares GPUs or not."""
+    model: Node = field(compare=False, repr=False)
+    """Volcano's view of it in its pool, with its pods."""
 
-    @property
-    def name(self) -> str:
-        """The node's name."""
-        return str(self.manifest["metadata"]["name"])
+    @classmethod
+    def of(cls, manifest: Manifest, pool: str, pods: tuple[Manifest, ...], since: float) -> SharedNode:
+        """A node in a pool."""
+        metadata = manifest["metadata"]
+        labels = {**(metadata.get("labels") or {}), POOL_LABEL: pool}
+        model = Node.of({**manifest, "metadata": {**metadata, "labels": labels}})
+        for order, pod in enumerate(pods):
+            model.place(task_for(pod, order))
+        return cls(
+            name=metadata["name"],
+            pool=pool,
+            gpus=len(model.cards or ()),
+            since=since,
+            used=any(holds_shares(pod, metadata["name"]) for pod in pods),
+            manifest=manifest,
+            pods=pods,
+            model=model,
+        )
 
     def moved(self, pool: str, now: float) -> SharedNode:
         """The same node in another pool."""
-        return replace(self, pool=pool, since=now)
-
-    def empty_model(self) -> Node:
-        """Volcano's view of it in its pool, with nobody there."""
-        metadata = self.manifest["metadata"]
-        labels = {**(metadata.get("labels") or {}), POOL_LABEL: self.pool}
-        return Node.of({**self.manifest, "metadata": {**metadata, "labels": labels}})
-
-    def model(self) -> Node:
-        """Volcano's view of it, with its pods."""
-        node = self.empty_model()
-        for order, pod in enumerate(self.pods):
-            node.place(task_for(pod, order))
-        return node
+        return SharedNode.of(self.manifest, pool, self.pods, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,10 @@ class Standing:
     nodes: tuple[SharedNode, ...]
     use: float
     """Mean over its cards, from 0 to 1, each as full as it is in memory, cores or shares."""
-    unserved: tuple[Manifest, ...] = ()
-    """Pods that find no room."""
+    unserved: tuple[str, ...] = ()
+    """Pods that find no room, as namespace/name."""
+    kinds: tuple[Task, ...] = field(default=(), compare=False, repr=False)
+    """One of each kind of them."""
 
     @property
     def gpus(self) -> int:
@@ -102,7 +108,7 @@ class State:
 
     pools: GPUPools
     nodes: Mapping[str, SharedNode]
-    waiting: Mapping[str, tuple[Manifest, ...]]
+    waiting: Mapping[str, tuple[Task, ...]]
     """By pool, the first to be served first."""
     strays: tuple[str, ...] = ()
     """Nodes that have a pool's label and may not be in one."""
@@ -118,11 +124,14 @@ class State:
     def standing(self, pool: Pool) -> Standing:
         """How a pool stands."""
         nodes = self.members(pool.name)
-        models = [node.model() for node in nodes]
-        unserved = tuple(_place(self.waiting.get(pool.name, ()), models))
+        models = [node.model for node in nodes]
+        placed, unserved, kinds = _place(self.waiting.get(pool.name, ()), models)
         cards = [card for model in models for card in model.cards or ()]
         use = sum(card.use for card in cards) / len(cards) if cards else 0.0
-        return Standing(pool, nodes, use, unserved)
+        for task, model in placed:
+            model.remove(task)
+            task.shares = ()
+        return Standing(pool, nodes, use, tuple("/".join(task.key) for task in unserved), kinds)
 
 
 def state_of(pools: GPUPools, nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> State:
@@ -148,32 +157,45 @@ def state_of(pools: GPUPools, nodes: Iterable[Manifest], pods: Iterable[Manifest
             if pool in names:
                 strays.append(name)
         elif is_ready(node) and not (node.get("spec") or {}).get("unschedulable"):
-            there = tuple(on.get(name, ()))
-            shared[name] = SharedNode(
-                manifest=node,
-                pool=pool if pool in names else "",
-                gpus=len(cards),
-                since=_since(node),
-                pods=there,
-                used=any(holds_shares(pod, name) for pod in there),
-            )
-    queued = {pool: tuple(pod for _, pod in sorted(those, key=lambda each: each[0])) for pool, those in waiting.items()}
+            shared[name] = SharedNode.of(node, pool if pool in names else "", tuple(on.get(name, ())), _since(node))
+    queued = {
+        pool: tuple(task_for(pod, order) for order, (_, pod) in enumerate(sorted(those, key=lambda each: each[0])))
+        for pool, those in waiting.items()
+    }
     return State(pools, shared, queued, tuple(strays))
 
 
-def _place(waiting: Iterable[Manifest], nodes: list[Node]) -> Iterator[Manifest]:
-    """Give pods room on nodes, each on the first that has some; those that find none."""
-    hopeless: set[tuple[object, str]] = set()  # pods of one role are alike
-    for order, pod in enumerate(waiting):
-        task = task_for(pod, order)
-        alike = (group_of(pod) or order, task.role)
-        node = None if alike in hopeless else next((each for each in nodes if admits(each, task)), None)
-        if node is None:
-            hopeless.add(alike)
-            yield pod
+def _place(
+    waiting: Iterable[Task], nodes: Sequence[Node]
+) -> tuple[list[tuple[Task, Node]], list[Task], tuple[Task, ...]]:
+    """Give pods room, each on the first node that has some: who got where, who got none, and one of each kind of these.
+
+    A node that has no room for a kind of pods will have none for the next of the kind, as nodes only fill up.
+    """
+    placed, unserved = [], []
+    first: dict[object, int] = {}
+    hopeless: dict[object, Task] = {}
+    for task in waiting:
+        kind = _kind(task)
+        at = first.get(kind, 0)
+        while at < len(nodes) and not admits(nodes[at], task):
+            at += 1
+        first[kind] = at
+        if at == len(nodes):
+            unserved.append(task)
+            hopeless.setdefault(kind, task)
         else:
             task.status = Status.ALLOCATED
-            node.place(task)
+            nodes[at].place(task)
+            placed.append((task, nodes[at]))
+    return placed, unserved, tuple(hopeless.values())
+
+
+def _kind(task: Task) -> object:
+    """All that decides where a pod finds room: pods of one kind are alike."""
+    spec = task.pod["spec"]
+    where = repr([spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")])
+    return task.wants, wishes_of(task.pod), tuple(sorted(task.request.items())), where
 
 
 def holds_shares(pod: Manifest, node: str) -> bool:
