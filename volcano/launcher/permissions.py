@@ -34,7 +34,7 @@ NEEDS = (
     Need("Pod", ("list",), "start with the workers that fit", everywhere=True, required=False),
     Need("PodGroup", ("list",), "start with the workers that fit", everywhere=True, required=False),
     Need("Job", ("list",), "start with the workers that fit", everywhere=True, required=False),
-    Need("PriorityClass", ("get",), "check the priority before submitting", everywhere=True, required=False),
+    Need("PriorityClass", ("list",), "check the priority before submitting", everywhere=True, required=False),
     Need("ResourceQuota", ("list",), "check quotas before submitting", required=False),
     Need("PersistentVolumeClaim", ("get",), "check volumes before submitting", required=False),
 )

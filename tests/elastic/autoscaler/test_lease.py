@@ -143,6 +143,6 @@ def test_a_jobs_lease_goes_with_the_job(cluster, lease, job):
     ours = lease("train-1:abc", JobLease)
     ours.hold()
     assert cluster.get("Lease", "it", "ml")["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
-    cluster.delete("Job", "it", "ml")
+    cluster.store.delete("Job", "it", "ml")
     assert cluster.list("Lease", "ml")[0] == []
     assert not lease("train-2:abc", JobLease).hold()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ForbiddenError, NotFoundError
-from kfp_volcano.volcano.cluster.preflight import limit_problems, queue_problems
+from kfp_volcano.volcano.cluster.preflight import limit_problems, priority_problems, queue_problems
 from kfp_volcano.volcano.model.objects import key_of
 from kfp_volcano.volcano.model.resources import add, format_quantity, pod_request, resources
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["findings"]
 
-_PRIORITY = "create the PriorityClass, or name another"
-
 
 def findings(cluster: Cluster, job: Manifest) -> Findings:
     """All that was found, each as (path in the Job, what, remedy)."""
@@ -30,6 +28,9 @@ def findings(cluster: Cluster, job: Manifest) -> Findings:
     with suppress(ForbiddenError):
         queues = {key_of(queue): queue for queue in cluster.list("Queue")[0]}
         found += [*queue_problems(job, {"Queue": queues}), *limit_problems(job, {"Queue": queues})]
+    with suppress(ForbiddenError):
+        classes = {key_of(each): each for each in cluster.list("PriorityClass")[0]}
+        found += priority_problems(job, {"PriorityClass": classes})
     for path, kind, name, remedy in dict.fromkeys(_references(job)):
         with suppress(ForbiddenError):
             try:
@@ -43,13 +44,8 @@ def findings(cluster: Cluster, job: Manifest) -> Findings:
 
 def _references(job: Manifest) -> Iterator[tuple[str, str, str, str]]:
     """What has to be there for the pods to start: (path in the Job, kind, name, remedy) each."""
-    priority = job["spec"].get("priorityClassName")
-    if priority:
-        yield "spec.priorityClassName", "PriorityClass", priority, _PRIORITY
     for index, task in enumerate(job["spec"]["tasks"]):
         at, spec = f"spec.tasks[{index}].template.spec", task["template"]["spec"]
-        if spec.get("priorityClassName"):
-            yield f"{at}.priorityClassName", "PriorityClass", spec["priorityClassName"], _PRIORITY
         if spec.get("serviceAccountName"):
             yield f"{at}.serviceAccountName", "ServiceAccount", spec["serviceAccountName"], "create it in the namespace"
         for number, secret in enumerate(spec.get("imagePullSecrets") or ()):
