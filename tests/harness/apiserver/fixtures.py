@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from apiserver import binaries
+from apiserver.faults import FaultyProxy
 from apiserver.server import ApiServer
 
-__all__ = ["apiserver", "controllers", "kubeconfig", "namespace"]
+__all__ = ["apiserver", "controllers", "ill", "kubeconfig", "namespace", "proxy"]
 
 _numbers = itertools.count(1)
 
@@ -62,3 +63,21 @@ def namespace(apiserver: ApiServer) -> str:
     name = f"test-{next(_numbers)}"
     apiserver.create_namespace(name)
     return name
+
+
+@pytest.fixture
+def ill() -> Iterator[FaultyProxy]:
+    """A server that can only do harm."""
+    proxy = FaultyProxy()
+    proxy.start()
+    yield proxy
+    proxy.stop()
+
+
+@pytest.fixture
+def proxy(apiserver: ApiServer) -> Iterator[FaultyProxy]:
+    """A proxy in front of the real API server, by which everybody is its administrator."""
+    proxy = FaultyProxy(apiserver.url, apiserver.authority, apiserver.administrator)
+    proxy.start()
+    yield proxy
+    proxy.stop()

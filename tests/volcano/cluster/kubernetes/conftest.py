@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,24 +41,6 @@ def namespace(apiserver: ApiServer, namespace: str) -> str:
     """A namespace of this test alone, which is there."""
     apiserver.create_namespace(namespace)
     return namespace
-
-
-@pytest.fixture
-def ill() -> Iterator[FaultyProxy]:
-    """A server that can only do harm."""
-    proxy = FaultyProxy()
-    proxy.start()
-    yield proxy
-    proxy.stop()
-
-
-@pytest.fixture
-def proxy(apiserver: ApiServer) -> Iterator[FaultyProxy]:
-    """A proxy in front of the real API server, by which everybody is its administrator."""
-    proxy = FaultyProxy(apiserver.url, apiserver.authority, apiserver.administrator)
-    proxy.start()
-    yield proxy
-    proxy.stop()
 
 
 @pytest.fixture
