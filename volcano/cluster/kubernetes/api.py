@@ -2,7 +2,8 @@
 
 What is tried again: a request that got no answer or half of one, and the statuses 429, 500, 502, 503 and 504, with
 pauses that grow and are spread, or as long as the server's `Retry-After` asks for, until the time for one request is
-used up. Each is logged as a warning.
+used up. Each is logged, as a warning where somebody waits for it: not for short pauses, and not for streams, whose
+readers say themselves that they have been interrupted.
 
 A request that got no answer may have been carried out. Reading again does no harm; for the others `Reply.doubtful`
 says that an earlier try is in doubt, and the caller looks.
@@ -33,6 +34,7 @@ __all__ = ["Api", "Patience", "Reply"]
 _log = logging.getLogger(__name__)
 
 _TOO_MANY = 429
+_LONG_S = 1.0
 _TRY_AGAIN = frozenset({_TOO_MANY, 500, 502, 503, 504})
 
 
@@ -82,7 +84,7 @@ class Api:
             return self._connection.send(request, read_s=self.patience.answer_s)
 
         with ExitStack() as unused:
-            return self._insist(request, once, unused, self.patience.total_s)
+            return self._insist(request, once, unused, self.patience.total_s, waited_for=True)
 
     def read(self, request: Request) -> dict[str, Any]:
         """The object or list that a request for reading is answered with. Raises ClusterError."""
@@ -105,13 +107,19 @@ class Api:
             return answer if ok else Answer(answer.status, answer.headers, b"".join(chunks))
 
         with ExitStack() as stack:
-            error = refusal(request, self._insist(request, once, stack, patience_s).answer)
+            error = refusal(request, self._insist(request, once, stack, patience_s, waited_for=False).answer)
             if error is not None:
                 raise error
             yield chunks
 
     def _insist(
-        self, request: Request, once: Callable[[ExitStack], Answer], stack: ExitStack, patience_s: float
+        self,
+        request: Request,
+        once: Callable[[ExitStack], Answer],
+        stack: ExitStack,
+        patience_s: float,
+        *,
+        waited_for: bool,
     ) -> Reply:
         patience = self.patience
         ends_at = patience.clock() + patience_s
@@ -134,7 +142,8 @@ class Api:
             if patience.clock() + pause_s > ends_at:
                 wait = f"; it asks to wait {asked_s:g} s" if asked_s else ""
                 raise UnavailableError(f"{request}: {reason} (tried {tries} times{wait})")
-            _log.warning("%s: %s; trying again in %.1f s", request, reason, pause_s)
+            level = logging.WARNING if waited_for and pause_s >= _LONG_S else logging.DEBUG
+            _log.log(level, "%s: %s; trying again in %.1f s", request, reason, pause_s)
             patience.sleep(pause_s)
 
 

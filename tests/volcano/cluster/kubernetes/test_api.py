@@ -74,11 +74,14 @@ def test_patience_ends(ill: FaultyProxy, api: Api, virtual) -> None:
 
 
 def test_each_try_is_told(ill: FaultyProxy, api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    """What is tried again is logged, with the reason and the pause."""
-    ill.plan(Refuse(503, "starting"), FINE)
-    with caplog.at_level(logging.WARNING):
+    """What is tried again is logged with the reason and the pause, as a warning from a second on."""
+    ill.plan(Refuse(503, "starting"), Refuse(429, headers={"Retry-After": "2"}), FINE)
+    with caplog.at_level(logging.DEBUG, logger=Api.__module__):
         api.read(READ)
-    assert caplog.messages == ["get ConfigMap ns/a: 503 starting; trying again in 0.2 s"]
+    assert [(each.levelname, each.message) for each in caplog.records if each.name == Api.__module__] == [
+        ("DEBUG", "get ConfigMap ns/a: 503 starting; trying again in 0.2 s"),
+        ("WARNING", "get ConfigMap ns/a: 429 injected; trying again in 2.5 s"),
+    ]
 
 
 def test_nobody_there_is_told_so(tmp_path: Path, ill: FaultyProxy, virtual) -> None:
