@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.autoscaler.execution import execute, latest_outcome, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
-from kfp_volcano.errors import KfpVolcanoError
+from kfp_volcano.errors import ClusterError, KfpVolcanoError
 from kfp_volcano.reading import read_document
 from kfp_volcano.schemas import template
 from kfp_volcano.schemas.gpu_pools import bound, gpu_pools
@@ -189,10 +189,10 @@ def _recorded(cluster: Cluster, ref: JobRef, name: str) -> Iterator[_Recording]:
     try:
         yield recording
     except BaseException:
-        recording.outcome = "Failed"
+        with suppress(ClusterError):  # the Job may be gone; what went wrong is told all the same
+            _record(cluster, ref, name, "Failed", started_at, ended_at=time.time())
         raise
-    finally:
-        _record(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
+    _record(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
 
 
 def _record(

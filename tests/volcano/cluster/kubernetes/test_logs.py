@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -70,8 +71,9 @@ class Kubelet:
         lines = lines[-int(request.query.get("tailLines", len(lines)) or len(lines)) :] if lines else []
         body = b"".join(lines)
         limit = len(body) if self.cut_after is None else self.cut_after
-        for begin in range(0, min(limit, len(body)), 7):
-            yield body[begin : min(begin + 7, limit)]
+        step = max(7, len(body) // 500)
+        for begin in range(0, min(limit, len(body)), step):
+            yield body[begin : min(begin + step, limit)]
         if self.cut_after is not None:
             raise Silence("cut", sent=True)
 
@@ -187,3 +189,23 @@ def test_the_tail_alone_can_be_read() -> None:
         for line in range(3):
             kubelet.print(f"{number}.{line}".encode())
     assert read(kubelet, tail=2)[0] == "1.1\n1.2\n2.1\n2.2\n"
+
+
+def test_memory_stays_flat_however_much_is_printed() -> None:
+    """A log of many megabytes passes through in pieces; nothing of it is kept."""
+
+    class Endless(Kubelet):
+        def _chunks(self, run: list[tuple[int, bytes]], request: Request) -> Iterator[bytes]:
+            for number in range(0, 20_000, 50):
+                each = range(number, number + 50)
+                yield b"".join(b"2026-11-30T13:00:00.%09dZ %s\n" % (nanos, b"x" * 300) for nanos in each)
+
+    kubelet = Endless()
+    kubelet.start()
+    reader = LogReader(kubelet, kubelet.pod, "")  # type: ignore[arg-type]
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in reader.lines()) == 20_000
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
