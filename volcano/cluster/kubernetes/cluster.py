@@ -133,13 +133,14 @@ class KubernetesCluster:
         patience = self.api.patience
         while not stop.is_set():
             manifest = self.get("Pod", pod, namespace)
+            ended = (manifest.get("status") or {}).get("phase") in _ENDED
             reader = LogReader(self.api, manifest, after)
-            for line in reader.lines(follow=True):
+            for line in reader.lines(follow=not ended):
                 yield line, str(reader.place)
                 if stop.is_set():
                     return
             after = str(reader.place)
-            if (manifest.get("status") or {}).get("phase") in _ENDED:
+            if ended:
                 return
             patience.sleep(patience.pause_s(1))
 
