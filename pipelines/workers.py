@@ -12,7 +12,7 @@ from kfp_volcano.errors import Problem
 from kfp_volcano.schemas.wire import API_VERSION, KIND
 from kfp_volcano.volcano.launcher.placeholders import unknown_placeholders
 
-__all__ = ["argument_problems", "component_problems", "declared", "training_job_of", "words_of"]
+__all__ = ["argument_problems", "component_problems", "declared", "is_parameter", "training_job_of", "words_of"]
 
 _FRAMEWORKS = ("custom", "pytorch", "tensorflow")
 """Those whose Jobs may have workers alone."""
@@ -53,9 +53,9 @@ def training_job_of(
 
 def declared(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """A component's outputs as KFP's message to a program names them: parameters, and artifacts with their types."""
-    artifacts = {name: each.type.split("@") for name, each in outputs.items() if not _is_parameter(each)}
+    artifacts = {name: each.type.split("@") for name, each in outputs.items() if not is_parameter(each)}
     return {
-        "parameters": [name for name, each in outputs.items() if _is_parameter(each)],
+        "parameters": [name for name, each in outputs.items() if is_parameter(each)],
         "artifacts": {
             name: {"schemaTitle": title, "schemaVersion": version} for name, (title, version) in artifacts.items()
         },
@@ -93,7 +93,7 @@ def component_problems(source: Any, volume: Optional[str]) -> Iterator[Problem]:
         if not isinstance(value, str) or "{{$" in value:
             yield Problem(f"component.env.{key}", "is a placeholder, which KFP fills in in commands alone", "an input")
     yield from _input_problems(source.inputs or {})
-    reached = [name for name, each in (source.inputs or {}).items() if not _is_parameter(each)]
+    reached = [name for name, each in (source.inputs or {}).items() if not is_parameter(each)]
     reached += source.outputs or {}
     if volume is None and reached:
         why = f"is missing: {', '.join(reached)} can be passed on by nothing else"
@@ -124,5 +124,6 @@ def argument_problems(spec: Mapping[str, Any], workers: Any) -> Iterator[Problem
         yield Problem("workers", "is known in the run only", "a number, or a range")
 
 
-def _is_parameter(each: Any) -> bool:
+def is_parameter(each: Any) -> bool:
+    """Whether an input or output is a parameter, not an artifact."""
     return bool(type_utils.is_parameter_type(each.type))

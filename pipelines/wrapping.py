@@ -13,13 +13,22 @@ from kfp_volcano.components.wrapped import PREFIX, quoted
 from kfp_volcano.errors import SpecError
 from kfp_volcano.pipelines.given import folder_here
 from kfp_volcano.pipelines.segments import always_run, following, outside_of_any_pipeline
-from kfp_volcano.pipelines.workers import argument_problems, component_problems, declared, training_job_of, words_of
+from kfp_volcano.pipelines.workers import (
+    argument_problems,
+    component_problems,
+    declared,
+    is_parameter,
+    training_job_of,
+    words_of,
+)
 from kfp_volcano.schemas.names import MOUNT_PATH
 from kfp_volcano.schemas.validation import Unknown, check_known
 
 __all__ = ["WrappedComponent", "from_component"]
 
-_HIDDEN = ("run_id", "task", "instance", "folder")
+_RUN_ID = f"{PREFIX}run_id"
+_HIDDEN = (_RUN_ID, f"{PREFIX}task", f"{PREFIX}instance", f"{PREFIX}folder")
+"""What the step that creates the Job is given beside the component's inputs."""
 _STEP = "kfp_volcano.components.wrapped"
 
 
@@ -49,27 +58,33 @@ class WrappedComponent(graph_component.GraphComponent):
         """Place it in the pipeline being defined; the task's outputs are the component's.
 
         An input that may be absent, and is, must not be named at all: KFP has no word for that between two pipelines.
+        And its local runner gives a pipeline nothing that is given artifacts alone.
         """
         inputs = self._source.inputs or {}
         absent = {name for name, each in inputs.items() if each.optional and each.default is None} - kwargs.keys()
-        if not absent or args:
+        names = [name for name in inputs if name not in absent]
+        if not any(name in inputs and is_parameter(inputs[name]) for name in kwargs):
+            names.append(_RUN_ID)
+            kwargs[_RUN_ID] = dsl.PIPELINE_JOB_ID_PLACEHOLDER
+        elif not absent:
             return super().__call__(*args, **kwargs)
-        present = tuple(name for name in inputs if name not in absent)
-        if present not in self._graphs:
+        if tuple(names) not in self._graphs:
             with outside_of_any_pipeline():
-                self._graphs[present] = graph_component.GraphComponent(
-                    self._interface(list(present)), self._body(list(present))
-                )
-        return self._graphs[present](**kwargs)
+                graph = graph_component.GraphComponent(self._interface(names), self._body(names))
+            self._graphs[tuple(names)] = graph
+        return self._graphs[tuple(names)](*args, **kwargs)
 
     def _interface(self, names: list[str]) -> Any:
         return structures.ComponentSpec(
             name=self._source.name,
             description=self._source.description,
-            inputs={name: self._source.inputs[name] for name in names},
+            inputs={name: self._input(name) for name in names},
             outputs=dict(self._source.outputs or {}),
             implementation=structures.Implementation(),
         )
+
+    def _input(self, name: str) -> Any:
+        return structures.InputSpec(type="String") if name in _HIDDEN else self._source.inputs[name]
 
     def _body(self, names: list[str]) -> Any:
         """Create the Job, follow it, take in what it leaves; as a function of the inputs of those names."""
@@ -81,8 +96,8 @@ class WrappedComponent(graph_component.GraphComponent):
                 dsl.PIPELINE_TASK_ID_PLACEHOLDER,
                 self._folder,
             )
-            ours = {f"{PREFIX}{name}": value for name, value in zip(_HIDDEN, hidden, strict=True)}
-            submit = _Step(self._submit_spec(names))(**dict(zip(names, channels, strict=True)), **ours)
+            ours = dict(zip(_HIDDEN, hidden, strict=True))
+            submit = _Step(self._submit_spec(names))(**{**ours, **dict(zip(names, channels, strict=True))})
             self._mount(always_run(submit, "submit"))
             training = self._follow(job=submit.output).set_display_name("training")
             if not self._source.outputs:
@@ -96,11 +111,10 @@ class WrappedComponent(graph_component.GraphComponent):
         return body
 
     def _submit_spec(self, names: list[str]) -> Any:
-        ours = {f"{PREFIX}{key}": structures.InputSpec(type="String") for key in _HIDDEN}
         component = f"--component={quoted(self._described)}"
         return structures.ComponentSpec(
             name=f"{self._source.name}-submit",
-            inputs={**{name: self._source.inputs[name] for name in names}, **ours},
+            inputs={name: self._input(name) for name in (*names, *_HIDDEN)},
             outputs={"Output": structures.OutputSpec(type="String")},
             implementation=structures.Implementation(container=step_command(_STEP, "submit", component)),
         )
