@@ -38,6 +38,10 @@ def step(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         component.component_spec.implementation.container = container
         for each in (component.component_spec.inputs or {}).values():
             each.description = None  # they are the pipeline's own business, not for a form to fill in
+        if component.component_spec.task_config_passthroughs:
+            from kfp_volcano.components.passing import PassingStep
+
+            return PassingStep(component)
         return component
 
     return decorate

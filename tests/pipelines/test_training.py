@@ -130,6 +130,7 @@ def test_what_is_set_on_the_training_is_passed_on_by_the_step_that_creates_the_j
     assert container["resources"]["accelerator"]["resourceCount"] == "8"
     passed = {each["field"] for each in ir["components"][f"comp-{name}"]["taskConfigPassthroughs"]}
     assert passed == {field.name for field in dsl.TaskConfigField}
+    assert "taskConfigPassthroughs" not in ir["components"][f"comp-{name}-2"], "nothing is set on the second"
     executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert executors == {f"exec-{name}": {"tolerations": [{"key": "gpu", "operator": "Exists"}]}}
 
