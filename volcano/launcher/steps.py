@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.elastic.autoscaler.execution import execute, latest_outcome, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.errors import NotFoundError
+from kfp_volcano.reading import read_document
 from kfp_volcano.schemas import template
-from kfp_volcano.schemas.names import ENV_OUT
+from kfp_volcano.schemas.gpu_pools import bound, gpu_pools
+from kfp_volcano.schemas.names import ENV_OUT, ENV_POOLS
 from kfp_volcano.schemas.records import Phase
 from kfp_volcano.schemas.validation import parse, training_job
 from kfp_volcano.volcano.cluster.connect import connect
@@ -70,8 +72,11 @@ def submit_step(
 
 
 def create_job(job: TrainingJob, *, run_id: str, part: Sequence[str], folder: str) -> JobRef:
-    """Create or adopt the Job and take note of it as step `submit`."""
+    """Create or adopt the Job, bound to its pool of GPUs where there are any; take note of it as step `submit`."""
     started_at = time.time()
+    pools = os.environ.get(ENV_POOLS)
+    if pools:
+        job = bound(job, gpu_pools(read_document(Path(pools)), source=pools))
     cluster, run = connect(), effective_run_id(run_id)
     manifest = submit(cluster, job, run_id=run, part=part, step="submit", now=started_at, folder=folder)
     ref = JobRef.of(manifest)
