@@ -53,7 +53,7 @@ class _Task:
 
 
 def manifests(job: TrainingJob, *, name: str, run_id: str, step: str, workers: int) -> list[dict[str, Any]]:
-    """All objects of a training in the order in which they are created, the Job last.
+    """All objects of a training, the Job last.
 
     As `job_manifest`, with the ResourceClaimTemplates that the Job's pods refer to, labelled as the Job is.
     """
