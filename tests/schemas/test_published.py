@@ -28,6 +28,8 @@ RECORDS = {
     "progress": records.Progress,
     "steps": records.StepRecord,
     "hold": records.Hold,
+    "moves": records.Move,
+    "unfit": records.Unfit,
 }
 FILLED_IN = {"profile"}
 """Keys that a spec may have and its typed values have not: they were replaced by what they stand for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.elastic.autoscaler.moving import release_expired
 from kfp_volcano.errors import NotFoundError
 from kfp_volcano.volcano.launcher.collect import gather
 from kfp_volcano.volcano.launcher.folder import job_folder
@@ -34,6 +35,7 @@ def conclude(cluster: Cluster, job: Manifest, *, out: Path, started_at: float, n
     if folder is not None:
         _keep(folder, out)
     clean_up(cluster, job)
+    release_expired(cluster, now)
     return result
 
 

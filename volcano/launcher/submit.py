@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.autoscaler.moving import release_expired
 from kfp_volcano.elastic.autoscaler.observation import observe
 from kfp_volcano.errors import ConflictError, NotFoundError, Problem, SpecError
 from kfp_volcano.schemas.names import ENV_CLUSTER, OWNER, job_name
@@ -39,6 +40,7 @@ def submit(cluster: Cluster, job: TrainingJob, *, run_id: str, step: str, now: f
         ConflictError: A Job of that name belongs to another run or was made from another spec.
     """
     name = job_name(job.name, run_id)
+    release_expired(cluster, now)
     *claims, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=job.workers.replicas.min)
     _set_folder(manifest, folder)
     try:
