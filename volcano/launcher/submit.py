@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.autoscaler.moving import release_expired
 from kfp_volcano.elastic.autoscaler.observation import observe
 from kfp_volcano.errors import ConflictError, NotFoundError, Problem, SpecError
 from kfp_volcano.schemas.names import ENV_CLUSTER, OWNER, job_name
@@ -54,26 +55,24 @@ def submit(
         ConflictError: A Job of that name belongs to another run or was made from another spec.
     """
     name = training_name(job.name, run_id, part)
-    *_, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=job.workers.replicas.min)
+    release_expired(cluster, now)
+    *claims, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=job.workers.replicas.min)
     _set_folder(manifest, folder)
     try:
-        return _adopt(cluster.get("Job", name, job.namespace), manifest)
+        created = _adopt(cluster.get("Job", name, job.namespace), manifest)
     except NotFoundError:
-        pass
-    refusals = cluster.preflight(manifest)
-    if refusals:
-        # Several tasks of the Job may come from one place of the spec.
-        problems = dict.fromkeys(Problem(_place(path), what, remedy) for path, what, remedy in refusals)
-        raise SpecError(list(problems), source=f"TrainingJob {job.name}")
-    workers = affordable_workers(cluster, job, now)
-    *needed, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=workers)
-    _set_folder(manifest, folder)
-    try:
-        for each in needed:
-            _create_once(cluster, each)
-        return cluster.create(manifest)
-    except ConflictError:
-        return _adopt(cluster.get("Job", name, job.namespace), manifest)
+        refusals = cluster.preflight(manifest)
+        if refusals:
+            # Several tasks of the Job may come from one place of the spec.
+            problems = dict.fromkeys(Problem(_place(path), what, remedy) for path, what, remedy in refusals)
+            raise SpecError(list(problems), source=f"TrainingJob {job.name}") from None
+        workers = affordable_workers(cluster, job, now)
+        *_, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=workers)
+        _set_folder(manifest, folder)
+        created = _create_or_adopt(cluster, manifest)
+    for claim in claims:
+        _create_for(cluster, created, claim)
+    return created
 
 
 def training_name(name: str, run_id: str, part: Sequence[str]) -> str:
@@ -94,10 +93,22 @@ def affordable_workers(cluster: Cluster, job: TrainingJob, now: float) -> int:
     return max(sizes, default=replicas.min)
 
 
-def _create_once(cluster: Cluster, manifest: Manifest) -> None:
-    """Create what the Job needs, which an earlier attempt may have done."""
+def _create_or_adopt(cluster: Cluster, manifest: Manifest) -> Manifest:
+    try:
+        return cluster.create(manifest)
+    except ConflictError:
+        metadata = manifest["metadata"]
+        return _adopt(cluster.get("Job", metadata["name"], metadata["namespace"]), manifest)
+
+
+def _create_for(cluster: Cluster, job: Manifest, manifest: Manifest) -> None:
+    """Create what the Job's pods wait for, unless an earlier attempt has: it is the Job's, and goes with it.
+
+    After the Job, so that nothing is left behind whatever happens between the two.
+    """
+    owner = {key: job[key] for key in ("apiVersion", "kind")} | {key: job["metadata"][key] for key in ("name", "uid")}
     with suppress(ConflictError):
-        cluster.create(manifest)
+        cluster.create({**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}})
 
 
 def _adopt(existing: Manifest, wanted: Manifest) -> Manifest:
