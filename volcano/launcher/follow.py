@@ -5,22 +5,24 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
+from kfp_volcano.elastic.autoscaler.commands import command
 from kfp_volcano.elastic.autoscaler.execution import execute, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
+from kfp_volcano.elastic.autoscaler.limits import limits, overdue
 from kfp_volcano.errors import ConflictError, JobFailedError, NotFoundError, UnavailableError
 from kfp_volcano.schemas.names import PROGRESS
 from kfp_volcano.schemas.records import Progress, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.launcher.ending import Failures, explain_failure, explain_wait
-from kfp_volcano.volcano.launcher.folder import training_job_of
 from kfp_volcano.volcano.launcher.logs import LogTail
+from kfp_volcano.volcano.launcher.preflights import Preflights
 from kfp_volcano.volcano.manifests.status import JobState, job_state
-from kfp_volcano.volcano.model.objects import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kfp_volcano.elastic.autoscaler.limits import Limit
     from kfp_volcano.schemas.records import ResizeRequest
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
     from kfp_volcano.volcano.launcher.reference import JobRef
@@ -90,11 +92,12 @@ class _Following:
         self._clock = clock
         self._say = say
         job = ref.read(cluster)
-        self._deadline = _deadline(job)
         self._lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
         self._tail = LogTail(cluster, job, ref, say, clock=clock)
         self._told = _Told(say)
         self._failures = Failures(cluster, ref.namespace)
+        self._preflights = Preflights(cluster, clock, say)
+        self._pending: tuple[Limit, ...] = ()
         self._informer = Informer(cluster, ("Job", "PodGroup", "Pod"), namespace=ref.namespace)
         self._informer.start()
 
@@ -133,10 +136,13 @@ class _Following:
             self._lease.release()
             if state is JobState.SUCCEEDED:
                 return "done"
-            raise JobFailedError(explain_failure(job, self._failures))
-        if self._deadline is not None and self._clock() >= self._deadline:
-            self._cluster.delete("Job", self._ref.name, self._ref.namespace)
-            raise JobFailedError(f"{self._ref} was ended: it took longer than the spec's faults.timeout")
+            reached = [limit.why for limit in self._pending if limit.at <= self._clock()]
+            raise JobFailedError("\n".join([*reached, explain_failure(job, self._failures)]))
+        self._pending = tuple(limits(job, pods))
+        ended = _keep_limits(self._cluster, job, pods, self._clock(), self._say) or self._preflights.look(job, pods)
+        if ended:
+            self._lease.release()
+            raise JobFailedError(f"{self._ref} was ended: {ended}")
         request = open_request(job, self._clock())
         if request is not None and not self._last:
             self._tail.save()
@@ -158,12 +164,18 @@ class _Following:
         self._say(f"resize {outcome.phase.value}: {outcome.to_workers} workers. {outcome.message}".rstrip())
 
 
-def _deadline(job: Manifest) -> float | None:
-    """When the training has to be over (`faults.timeout`), Unix seconds; None where it may take as long as it takes."""
-    spec = training_job_of(job)
-    if spec is None or spec.faults.timeout_s is None:
+def _keep_limits(
+    cluster: Cluster, job: Manifest, pods: list[Manifest], now: float, say: Callable[[str], None]
+) -> str | None:
+    """Do what is due when the Job has reached a limit; returns why it was ended, if it was."""
+    limit = overdue(job, pods, now)
+    if limit is None:
         return None
-    return parse_time(job["metadata"]["creationTimestamp"]) + spec.faults.timeout_s
+    command(cluster, job, limit.verb, limit.why)
+    if limit.verb == "TerminateJob":
+        return limit.why
+    say(f"{limit.verb}: {limit.why}")
+    return None
 
 
 def _job(informer: Informer, ref: JobRef) -> Manifest:

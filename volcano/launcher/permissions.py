@@ -23,12 +23,15 @@ class Need:
 
 NEEDS = (
     Need("Job", ("create", "get", "list", "watch", "patch", "delete"), "submit, follow, resize and end the training"),
+    Need("Command", ("create",), "end a training that has reached one of its limits"),
     Need("PodGroup", ("list", "watch"), "say why a gang waits"),
     Need("Pod", ("get", "list", "watch"), "see the workers of a resize come and go"),
     Need("Pod", ("get",), "print what workers print", subresource="log"),
     Need("ConfigMap", ("create", "get", "patch"), "note how far logs were printed"),
     Need("Lease", ("create", "get", "patch"), "let one at a time execute resizes"),
     Need("ResourceClaimTemplate", ("create", "list", "delete"), "devices that are claimed jointly", required=False),
+    Need("Pod", ("delete",), "take pods away from nodes whose devices fail", required=False),
+    Need("Node", ("get", "patch"), "mark nodes whose devices fail", everywhere=True, required=False),
     Need("Queue", ("list",), "check the queue before submitting", everywhere=True, required=False),
     Need("Node", ("list",), "start with the workers that fit", everywhere=True, required=False),
     Need("Pod", ("list",), "start with the workers that fit", everywhere=True, required=False),

@@ -101,12 +101,14 @@ class KubernetesCluster:
             raise ConflictError(f"{request}: the object has changed meanwhile")
         return _tidy(checked(request, answer), known)
 
-    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None, uid: str = "") -> None:
         """See `Cluster.delete`."""
         known = _kind(kind)
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if grace_s is not None:
             options["gracePeriodSeconds"] = math.ceil(grace_s)
+        if uid:
+            options["preconditions"] = {"uid": uid}
         request = Request("delete", known, _namespace(known, namespace), name, body=options)
         reply = self.api.ask(request)
         if not (reply.doubtful and reply.answer.status == _NOT_FOUND):
