@@ -21,19 +21,22 @@ def convert(files: tuple[Path, ...], output: Path | None, queue: str) -> int:
     """Turn jobs of Kubeflow and of Volcano into TrainingJobs, with a report of what became of each field.
 
     PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob, JAXJob, TrainJob (with its runtime, where that is in the files),
-    and Volcano's Job. Without -o the specs go to standard output and the reports to standard error.
+    and Volcano's Job, JobTemplate and CronJob. Without -o the specs go to standard output and the reports to standard
+    error.
 
     \b
     Example: kfp-volcano convert jobs/*.yaml -o converted
     """
-    from kfp_volcano.volcano.manifests.convert.conversion import Converted, convert_files  # noqa: PLC0415
+    from kfp_volcano.volcano.manifests.convert.conversion import Converted, PassedOver, convert_files  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.convert.writing import Names, report, spec_text  # noqa: PLC0415
 
     texts = {str(file): _read(file) for file in files}
     refused = None in texts.values()
     names = Names()
     for result in convert_files({file: text for file, text in texts.items() if text is not None}, queue=queue):
-        if not isinstance(result, Converted):
+        if isinstance(result, PassedOver):
+            click.echo(f"passed over: {result}", err=True)
+        elif not isinstance(result, Converted):
             refused = True
             click.echo(f"refused: {result}", err=True)
         elif output is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import Problem, SpecError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Document", "documents"]
 
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_NOTHING = re.compile(r"(?:\s|#[^\n]*(?:\n|$)|%[^\n]*(?:\n|$)|\.\.\.(?:\n|$))*")
+_NOTHING = re.compile(r"\ufeff?(?:\s|#[^\n]*(?:\n|$)|%[^\n]*(?:\n|$)|\.\.\.(?:\n|$))*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,9 @@ def documents(text: str, source: str) -> Iterator[Document]:
             # The lines before it, empty, so that a message has the line in the file.
             value = parse(part if part.lstrip().startswith("{") else "\n" * line + part, source=place)
         except SpecError as error:
-            yield Document(source=place, value=error)
+            remedy = "it is a template: render it first (helm template …)" if "{{" in part else ""
+            problems = [replace(problem, remedy=problem.remedy or remedy) for problem in error.problems]
+            yield Document(source=place, value=SpecError(problems, source=place))
             continue
         plain, findings = normalise(value, {})
         if findings:

@@ -85,14 +85,15 @@ def _restarts(job: Job, spec: View) -> None:
     """
     account, faults = spec.account, job.faults
     path = "spec.faults.failed"
-    never = all(draft.restart == "Never" for draft in job.drafts)
+    origins = [origin for draft in job.drafts for origin in draft.origins]
+    never = all(draft.restart == "Never" for draft in origins)
     if "failed" in faults:
-        for draft in job.drafts:
+        for draft in origins:
             account.changed(draft.restart_path, path, f"{faults['failed']} is what the policies say")
     else:
         evicted = faults.get("evicted")
         faults["failed"] = "retry" if not never else evicted if evicted in ("restartJob", "fail") else "fail"
-        for draft in job.drafts:
+        for draft in origins:
             if never and faults["failed"] == "restartJob":
                 account.changed(
                     draft.restart_path, path, "a program's failure starts the Job anew, as an eviction does"

@@ -229,4 +229,6 @@ def _set_processes(worker: Draft, processes: str | None, source: View, key: str)
     elif processes == "cpu":
         source.account.changed(path, place, "is one process a pod, not one for each CPU of its node", "procs: <number>")
     elif processes:
+        if worker.gpus != worker.parts.get("resources", {}).get("gpu", 0):
+            worker.parts["procs"] = max(1, worker.gpus)  # of another vendor's, which a TrainingJob does not count
         source.account.changed(path, place, "is one process for each GPU of a pod, at least one")

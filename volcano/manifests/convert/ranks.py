@@ -59,6 +59,7 @@ def merged(drafts: Sequence[Draft], source: View, account: Account) -> Draft | N
     first.name = "worker"
     for other in others:
         other.name, other.shared = first.name, first.shared
+        first.twins.append(other)
         first.patch.adopt(other.patch)
     return first
 
@@ -107,10 +108,10 @@ def _single(worker: Draft, ranks: Sequence[str], source: View, account: Account)
         "each worker is a role of its own: only the image knows the command that its rank would be told to",
         "write the image's entry point as the workers' command, and convert again",
     )
-    drafts = []
+    drafts, parts = [], worker.parts
     for rank in range(1, count + 1):
         single = worker if rank == 1 else copy.copy(worker)
-        single.parts = copy.deepcopy(worker.parts)
+        single.parts = copy.deepcopy(parts)
         single.shared = set()
         single.name, single.replicas = f"worker-{rank}", 1
         tell(single, dict.fromkeys(ranks, str(rank)), account)

@@ -131,9 +131,11 @@ def test_one_refusal_leaves_the_others(make: Any) -> None:
 
 
 def test_what_is_no_job_is_passed_over_beside_one(make: Any) -> None:
-    """A ConfigMap in a job's file is no reason to refuse it; a file of such things alone is."""
+    """A ConfigMap in a job's file is no reason to refuse it, but is told; a file of such things alone is refused."""
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}}
-    assert [type(result) for result in make.convert(other, make.pytorch())] == [Converted]
+    passed, converted = make.convert(other, make.pytorch())
+    assert isinstance(converted, Converted)
+    assert str(passed) == "jobs.yaml, document 1: ConfigMap conf is no training job"
     (refused,) = make.convert(other)
     assert "holds no training job, but ConfigMap" in str(refused)
 
