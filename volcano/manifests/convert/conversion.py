@@ -70,7 +70,10 @@ class Refused:
     error: SpecError
 
     def __str__(self) -> str:
-        return "\n".join(f"{self.source}: {problem}" for problem in self.error.problems)
+        return "\n".join(
+            str(problem) if problem.path == self.source else f"{self.source}: {problem}"
+            for problem in self.error.problems
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

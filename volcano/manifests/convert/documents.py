@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import Problem, SpecError
@@ -54,9 +54,7 @@ def documents(text: str, source: str) -> Iterator[Document]:
             # The lines before it, empty, so that a message has the line in the file.
             value = parse(part if part.lstrip().startswith("{") else "\n" * line + part, source=place)
         except SpecError as error:
-            remedy = "it is a template: render it first (helm template …)" if "{{" in part else ""
-            problems = [replace(problem, remedy=problem.remedy or remedy) for problem in error.problems]
-            yield Document(source=place, value=SpecError(problems, source=place))
+            yield Document(source=place, value=error)
             continue
         plain, findings = normalise(value, {})
         if findings:
