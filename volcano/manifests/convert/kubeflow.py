@@ -181,7 +181,9 @@ def restarts(job: Job, account: Account, limit: int | None, limit_path: str) -> 
 
 
 def _limit(job: Job, account: Account, limit: int | None, path: str) -> None:
-    if limit is None and "retries" in job.faults:
+    if "retries" in job.faults:
+        if limit is not None:
+            account.changed(path, "spec.faults.retries", "elasticPolicy.maxRestarts counts, for each worker's program")
         return
     if limit is None:
         account.changed(path, "spec.faults.retries", "restarts had no limit; a worker's program may fail 3 times now")
