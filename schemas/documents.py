@@ -60,7 +60,7 @@ def _only(loader: _Loader) -> Any:
     """The one document of a text; documents that are empty are none."""
     found = None
     while loader.check_node():
-        node = loader.get_node()
+        node: Any = loader.get_node()
         value = loader.construct_document(node)
         if found is not None and value is not None:
             raise yaml.composer.ComposerError(problem="another document begins here", problem_mark=node.start_mark)
