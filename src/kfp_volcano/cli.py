@@ -6,6 +6,7 @@ Data goes to standard output, progress and messages to standard error. Exit code
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import uuid
@@ -126,15 +127,21 @@ def render(spec: Path, workers: int | None, run_id: str, profiles: Path | None) 
 
 @main.command()
 @click.argument("field", default="")
-def explain(field: str) -> None:
+@click.option("--schema", is_flag=True, help="Print the whole JSON Schema instead, for editors and other validators.")
+def explain(field: str, *, schema: bool) -> None:
     """Print the documentation of a field of a TrainingJob, and what is below it.
 
     \b
     Example: kfp-volcano explain spec.elasticity
+             kfp-volcano explain --schema > training-job.v1.schema.json
     """
     from kfp_volcano.schemas.explain import explain as explanation  # noqa: PLC0415
+    from kfp_volcano.schemas.structure import load_schema  # noqa: PLC0415
 
-    click.echo(explanation(field), nl=False)
+    if schema and field:
+        raise click.UsageError("--schema is for the whole TrainingJob: leave the field out")
+    text = json.dumps(load_schema("training-job.v1"), indent=2) + "\n" if schema else explanation(field)
+    click.echo(text, nl=False)
 
 
 @main.command()
