@@ -138,8 +138,7 @@ def test_what_people_write_is_shown_by_example(name):
 def documented(root):
     """What the documentation and the examples show as YAML."""
     for path in sorted((root / "docs").rglob("*.md")):
-        for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
-            yield block
+        yield from re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
     for folder in ("pipelines/examples", "tests/golden"):
         for path in sorted((root / folder).rglob("*.yaml")):
             yield path.read_text()

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.manifests.convert.draft import Draft
     from kfp_volcano.volcano.manifests.convert.source import Account
 
-__all__ = ["basename", "mentions", "replace_hosts", "rewrite", "texts"]
+__all__ = ["SHELLS", "basename", "mentions", "replace_hosts", "rewrite", "texts"]
 
 
+SHELLS = ("sh", "bash", "dash", "zsh")
 _TYPES = ("master", "worker", "chief", "ps", "evaluator", "launcher")
 """The types of replica of Kubeflow's operators."""
 
