@@ -61,6 +61,8 @@ ENV_CLUSTER = "KFP_VOLCANO_CLUSTER"
 ENV_RUN_ID = "KFP_VOLCANO_RUN_ID"
 """Overrides the pipeline run's id, so that a run on the embedded cluster can be taken up again."""
 
+ENV_POOLS = "KFP_VOLCANO_POOLS"
+"""File with the platform's GPUPools: what is submitted here is bound to the pool of its priority."""
 ENV_OUT = "KFP_VOLCANO_OUT"
 """Folder of a run on this machine: its report, ledgers, logs, and how a failed step failed."""
 
@@ -121,6 +123,12 @@ ROOT_QUEUE = "root"
 """Volcano's own queue above all others."""
 DEFAULT_QUEUE = "default"
 """Volcano's own queue for Jobs that name none."""
+
+# Pools of shared GPUs.
+POOL_LABEL = "kfp-volcano/gpu-pool"
+"""On a node: the pool that it belongs to. In a pod's node selector: the pool from which its shares of GPUs come."""
+POOL_SINCE = "kfp-volcano/gpu-pool-since"
+"""On a node: the time of its last move between pools, in Unix seconds."""
 
 # Resources.
 GPU = "nvidia.com/gpu"

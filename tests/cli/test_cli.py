@@ -180,9 +180,12 @@ def test_explain_documents_a_field_and_names_what_is_near_a_wrong_one() -> None:
 
 
 def test_explain_gives_editors_their_schema() -> None:
-    """Whole, and of no single field."""
+    """Whole, of any kind, and of no single field."""
     assert json.loads(run("explain", "--schema").stdout) == load_schema("training-job.v1")
-    assert run("explain", "--schema", "spec").exit_code == 2
+    assert json.loads(run("explain", "--schema", "QueueTree").stdout) == load_schema("queue-tree.v1")
+    wrong = run("explain", "--schema", "spec")
+    assert wrong.exit_code == 2
+    assert "TrainingJob, QueueTree" in wrong.stderr
 
 
 def test_diff_shows_what_a_change_of_the_spec_changes(digits: Path, tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ COMMANDS = (
     ["render", "{}"],
     ["diff", "good.yaml", "{}"],
     ["validate", "good.yaml", "--profiles", "{}"],
+    ["render", "good.yaml", "--pools", "{}"],
     ["queues", "scheduler-config", "{}"],
     ["convert", "{}"],
 )

@@ -118,6 +118,7 @@ class Cluster(Protocol):
     def preflight(self, job: Manifest) -> Findings:
         """What keeps a Job from running here although its manifest is valid: (path in the Job, what, remedy) each.
 
-        For instance a queue that is not there or closed, a gang larger than all nodes, a program that is missing.
+        For instance a queue that is not there or closed, a priority class that is not there, a gang larger than all
+        nodes, a program that is missing.
         """
         ...

@@ -29,7 +29,8 @@ from ray.exceptions import RayActorError, RayError, RaySystemError, RayTaskError
 
 from kfp_volcano.errors import KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas.names import ENV_CLUSTER
-from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster, parse_nodes
+from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
+from kfp_volcano.volcano.cluster.logical_nodes import parse_nodes
 from kfp_volcano.volcano.cluster.polling import Events, watch_by_polling
 
 if TYPE_CHECKING:

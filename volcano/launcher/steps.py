@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.elastic.autoscaler.execution import execute, latest_outcome, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.errors import KfpVolcanoError
+from kfp_volcano.reading import read_document
 from kfp_volcano.schemas import template
-from kfp_volcano.schemas.names import ENV_OUT, STEPS
+from kfp_volcano.schemas.gpu_pools import bound, gpu_pools
+from kfp_volcano.schemas.names import ENV_OUT, ENV_POOLS, STEPS
 from kfp_volcano.schemas.records import Phase, StepRecord, dump, parse_list
 from kfp_volcano.schemas.validation import parse, training_job
 from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
@@ -54,6 +56,9 @@ def submit_step(*, spec: str, values: str, folder: str, run_id: str) -> str:
         started_at = time.time()
         filled = template.fill(spec, values)
         job = training_job(parse(filled) if isinstance(filled, str) else filled, source="the TrainingJob")
+        pools = os.environ.get(ENV_POOLS)
+        if pools:
+            job = bound(job, gpu_pools(read_document(Path(pools)), source=pools))
         cluster, run = connect(), effective_run_id(run_id)
         manifest = submit(cluster, job, run_id=run, step="submit", now=started_at, folder=folder)
         ref = JobRef.of(manifest)

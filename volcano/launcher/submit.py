@@ -11,6 +11,7 @@ from kfp_volcano.errors import ConflictError, NotFoundError, Problem, SpecError
 from kfp_volcano.schemas.names import ENV_CLUSTER, OWNER, job_name
 from kfp_volcano.schemas.records import Owner, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
+from kfp_volcano.volcano.manifests.devices import whole_gpus
 from kfp_volcano.volcano.manifests.job import manifests
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def submit(cluster: Cluster, job: TrainingJob, *, run_id: str, step: str, now: f
         The Job as the cluster has it.
 
     Raises:
-        SpecError: The cluster cannot run it: an unknown queue, a gang larger than the cluster, a missing program.
+        SpecError: The cluster cannot run it: an unknown queue or priority class, a gang larger than the cluster, a
+            missing program.
         ConflictError: A Job of that name belongs to another run or was made from another spec.
     """
     name = job_name(job.name, run_id)
@@ -68,7 +70,7 @@ def affordable_workers(cluster: Cluster, job: TrainingJob, now: float) -> int:
         return replicas.max
     objects = {kind: cluster.list(kind)[0] for kind in ("Queue", "PodGroup", "Job", "Pod", "Node")}
     snapshot = observe(objects, queue=job.queue, now=now)
-    gpus = job.workers.resources.gpu
+    gpus = whole_gpus(job.workers.resources)  # shares of GPUs that are free are not known here
     room = snapshot.free_gpus // gpus if gpus else replicas.initial
     sizes = [size for size in (replicas.min, *replicas.sizes) if size <= min(replicas.initial, room)]
     return max(sizes, default=replicas.min)
@@ -99,7 +101,10 @@ def _place(path: str) -> str:
         return "spec.command"
     if ".volumes[" in path:
         return "spec.checkpoint.volume"
-    return {"spec.minAvailable": "spec.roles.worker.replicas"}.get(path, path)
+    if path.endswith(".template.spec.priorityClassName"):
+        return "podPatch.spec.priorityClassName"
+    places = {"spec.minAvailable": "spec.roles.worker.replicas", "spec.priorityClassName": "spec.priority"}
+    return places.get(path, path)
 
 
 def _set_folder(manifest: Manifest, folder: str) -> None:
