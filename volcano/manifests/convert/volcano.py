@@ -18,12 +18,13 @@ from kfp_volcano.volcano.manifests.convert.kubeflow import gang, read_limits
 from kfp_volcano.volcano.manifests.convert.metadata import read_metadata
 from kfp_volcano.volcano.manifests.convert.plugins import FRAMEWORKS, read_plugins
 from kfp_volcano.volcano.manifests.convert.pod import read_numa, read_scheduler, read_template
-from kfp_volcano.volcano.manifests.convert.program import replace_hosts, rewrite, texts
+from kfp_volcano.volcano.manifests.convert.program import texts
 from kfp_volcano.volcano.manifests.convert.source import refuse
+from kfp_volcano.volcano.manifests.convert.task_names import call, find_hosts, rename
 from kfp_volcano.volcano.manifests.convert.topology import read_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kfp_volcano.volcano.manifests.convert.assembly import Job
     from kfp_volcano.volcano.manifests.convert.draft import Draft
@@ -40,8 +41,6 @@ _TASKS = {
     "ray": {"head": "head", "worker": "worker"},
 }
 """Plugin to what it calls tasks, by default, and the role of each."""
-_LEADERS = ("launcher", "chief", "head", "master", "worker")
-"""The roles whose first pod the others know; the first of them that a job has."""
 _MPIRUN = re.compile(r"\b(?:mpirun|mpiexec|horovodrun)\b")
 _SSH = re.compile(r"\bsshd?\b")
 
@@ -61,8 +60,8 @@ def convert_spec(spec: View, metadata: Metadata) -> Job:
     drafts = list(tasks)
     if "ssh" in plugins and plugin != "mpi":
         plugin = _keys(plugins["ssh"], drafts, account) or plugin
-    _find_hosts(drafts, [_name(task, index) for index, task in enumerate(spec.maps("tasks"))], metadata.name, account)
-    _rename(spec, drafts, account)
+    find_hosts(drafts, [_name(task, index) for index, task in enumerate(spec.maps("tasks"))], metadata.name, account)
+    rename(spec, drafts, account)
     for draft in drafts:
         if parents := draft.parts.get("dependsOn"):
             names_of = {name: known.name for name, known in by_task.items()}
@@ -110,7 +109,7 @@ def _keys(plugin: Plugin, drafts: Sequence[Draft], account: Account) -> str | No
     served = [draft for draft in drafts if any(_SSH.search(text) for text in texts(draft)) and draft not in started]
     if len(started) == len(served) == 1 and len(drafts) == 2 and started[0].replicas == 1:  # noqa: PLR2004  # a pair
         for draft, role in ((started[0], "launcher"), (served[0], "worker")):
-            _call(draft, role, drafts, account)
+            call(draft, role, drafts, account)
         why = "the tasks are launcher and worker of MPI: the hosts of the workers are in /etc/volcano/core.host"
         account.changed(plugin.path, "spec.framework", why)
         return "mpi"
@@ -122,19 +121,6 @@ def _keys(plugin: Plugin, drafts: Sequence[Draft], account: Account) -> str | No
         )
     account.lost(plugin.path, "the pods get no keys; no program was seen to use ssh", "framework mpi has keys")
     return None
-
-
-def _call(draft: Draft, role: str, drafts: Sequence[Draft], account: Account) -> None:
-    """Give a role its name, and change what refers to its task by Volcano's names for it."""
-    task = names.CORE if role == names.WORKER else role
-    variable, new_variable = (f"VC_{name.upper().replace('-', '_')}_" for name in (draft.name, task))
-    new = {variable: new_variable, f"/etc/volcano/{draft.name}.host": f"/etc/volcano/{task}.host"}
-    pattern = re.compile("|".join(rf"(?<![A-Za-z0-9_]){re.escape(name)}" for name in new))
-    draft.name = role
-    for other in drafts:
-        for key in rewrite(other, lambda text: pattern.sub(lambda found: new[found[0]], text)):
-            place = other.place(*key.split(".", 1))
-            account.changed(str(place), place, f"the task is called {task}: its hosts are in {new_variable}HOSTS")
 
 
 def _roles(plugin: Plugin | None) -> dict[str, str]:
@@ -149,13 +135,6 @@ def _containers(ray: Plugin | None) -> tuple[str, ...]:
     if ray is None:
         return ()
     return tuple(ray.text(f"{kind}Container") or kind for kind in ("head", "worker"))
-
-
-def _find_hosts(drafts: Sequence[Draft], tasks: Sequence[str], job: str, account: Account) -> None:
-    """Put the leader's host in place of a pod's name as Volcano makes it; name those that have none."""
-    leads = [draft for name in _LEADERS for draft in drafts if draft.name == name]
-    leader = tasks[drafts.index(leads[0])] if leads else None
-    replace_hosts(drafts, job, leader, account, types=tasks)
 
 
 def _name(task: View, index: int) -> str:
@@ -194,33 +173,6 @@ def _draft(task: View, index: int, roles: dict[str, str], containers: Sequence[s
         read_numa(draft, policy, task.at("topologyPolicy"), task.account)
     task.lost("partitionPolicy", "groups of pods within a task have no counterpart", "placement.topology for all pods")
     return draft
-
-
-def _rename(spec: View, drafts: Sequence[Draft], account: Account) -> None:
-    """Give up the names of kfp-volcano's own tasks and those that are too long; the worker's task is `core`."""
-    for index, draft in enumerate(drafts):
-        name, room = draft.name, names.longest_role(ranks.size([draft]))
-        if name in names.RESERVED_TASKS:
-            _call(draft, f"{name}s", drafts, account)
-            account.changed(spec.at("tasks", index, "name"), draft.place(), f"{name} is taken: it is {name}s now")
-        elif len(name) > room and name != names.WORKER:
-            short = _short(name, room, {other.name for other in drafts})
-            _call(draft, short, drafts, account)
-            why = f"is {short} now: the names of its pods would be longer than 63 characters"
-            account.changed(spec.at("tasks", index, "name"), draft.place(), why)
-    for draft in drafts:
-        if draft.name == names.WORKER:
-            _call(draft, names.WORKER, drafts, account)
-
-
-def _short(name: str, room: int, taken: Collection[str]) -> str:
-    """A name of at most `room` characters that nobody has."""
-    short, number = name[:room].strip("-"), 1
-    while short in taken:
-        number += 1
-        end = f"-{number}"
-        short = name[: room - len(end)].strip("-") + end
-    return short
 
 
 def _framework(job: Job, plugin: str, plugins: Mapping[str, Plugin], spec: View) -> None:
