@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kfp_volcano.schemas import names
 from kfp_volcano.schemas.wire import in_order
 from kfp_volcano.volcano.manifests.convert import mpi, ranks
 from kfp_volcano.volcano.manifests.convert.assembly import new_job
