@@ -117,13 +117,13 @@ class _Copy:
             raise _Excess("is nested too deeply", f"at most {_DEEPEST} levels")
         if self._count > _MOST_VALUES:
             raise _Excess("holds too many values", f"at most {_MOST_VALUES}, with YAML's aliases written out")
-        match item:
-            case Mapping():
-                return self._mapping(item, rule, path)
+        match item:  # the most frequent kinds first: most values are texts
             case str():
                 if _UNUSABLE.search(item):
                     self._tell(path, "holds a NUL or a lone surrogate, which no program can be given")
                 return _number(item, rule) if self._lenient_numbers else item
+            case Mapping():
+                return self._mapping(item, rule, path)
             case bytes():
                 self._tell(path, "is binary", "write it as text")
             case Sequence():

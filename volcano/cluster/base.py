@@ -94,8 +94,11 @@ class Cluster(Protocol):
         """Apply a JSON Patch atomically; a failed `test` raises ConflictError and changes nothing."""
         ...
 
-    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
-        """Ask for an object's deletion; what it owns is deleted too. Raises NotFoundError for what is not there."""
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None, uid: str = "") -> None:
+        """Ask for an object's deletion; what it owns is deleted too. Raises NotFoundError for what is not there.
+
+        With `uid` only that very object goes: ConflictError where another one has its name by now.
+        """
         ...
 
     def watch(

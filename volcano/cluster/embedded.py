@@ -118,9 +118,9 @@ class EmbeddedCluster:
         """See `Cluster.patch`."""
         return self._store.patch(kind, name, namespace, patch)
 
-    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None, uid: str = "") -> None:
         """See `Cluster.delete`."""
-        self._store.delete(kind, name, namespace, grace_s=grace_s)
+        self._store.delete(kind, name, namespace, grace_s=grace_s, uid=uid)
 
     def watch(
         self, kind: str, namespace: str = "", *, resource_version: str, timeout_s: float = 30.0
