@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.structure import Schema
 
-__all__ = ["explain"]
+__all__ = ["explain", "schema_text"]
 
 _KINDS = {
     "TrainingJob": "training-job.v1",
@@ -58,6 +58,13 @@ def explain(field: str) -> str:
     for title, part in _facts(rule, root):
         lines += ["", f"{title}:", *(f"{_INDENT}{line}" for line in part)]
     return "\n".join(lines) + "\n"
+
+
+def schema_text(kind: str) -> str:
+    """The published JSON Schema of a kind as JSON. Raises SpecError where there is none."""
+    if kind not in _KINDS:
+        raise SpecError(f"is no kind of document ({', '.join(_KINDS)})", source=kind)
+    return json.dumps(load_schema(_KINDS[kind]), indent=2) + "\n"
 
 
 def _find(root: Schema, path: list[str]) -> tuple[Schema, Schema, str]:

@@ -27,6 +27,17 @@ INSTANCE_LABEL = "app.kubernetes.io/instance"
 TEAM_LABEL = "kfp-volcano/team"
 """Whose work it is, in reports; the namespace where absent."""
 
+# What others set on Jobs and pods, by prefix; a spec may not.
+_RESERVED_LABELS = ("kfp-volcano/", "app.kubernetes.io/", "volcano.sh/")
+_RESERVED_ANNOTATIONS = ("kfp-volcano/", "volcano.sh/", "scheduling.k8s.io/", "scheduling.volcano.sh/")
+_USER_ANNOTATIONS = (
+    "volcano.sh/cooldown-time",
+    "volcano.sh/revocable-zone",
+    "volcano.sh/vgpu-mode",
+    "volcano.sh/vgpu-podgroup-policy",
+)
+"""Volcano's annotations that are a user's to set."""
+
 # Tasks of an elastic Job. Other roles keep their own names; these three are reserved.
 COORDINATOR = "coordinator"
 CORE = "core"
@@ -142,6 +153,16 @@ _LONGEST_SUFFIX = len("-coordinator-0")
 _LONGEST_LABEL = 63
 
 
+def is_reserved_label(name: str) -> bool:
+    """Whether others set a label, so that a spec may not."""
+    return name.startswith(_RESERVED_LABELS) and name != TEAM_LABEL
+
+
+def is_reserved_annotation(name: str) -> bool:
+    """Whether others set an annotation, so that a spec may not."""
+    return name.startswith(_RESERVED_ANNOTATIONS) and name not in _USER_ANNOTATIONS
+
+
 def surplus_priority(priority: str) -> str:
     """The PriorityClass of workers above the minimum, below that of the gang (`deploy/` installs both)."""
     return f"{priority}-surplus"
@@ -166,6 +187,14 @@ def job_name(name: str, run_id: str) -> str:
 def pod_name(job: str, task: str, index: int) -> str:
     """Volcano's name of a pod (`MakePodName`, pkg/controllers/job/helpers/helpers.go)."""
     return f"{job}-{task}-{index}"
+
+
+def longest_role(replicas: int) -> int:
+    """How many characters the name of a role of that many pods may have, so that pods have names.
+
+    Pods are named <job>-<role>-<index>, and `job_name` leaves room for the tasks that kfp-volcano makes.
+    """
+    return _LONGEST_LABEL - len(pod_name(job_name("x" * _LONGEST_LABEL, ""), "", max(replicas, 1) - 1))
 
 
 def host_name(job: str, task: str, index: int) -> str:

@@ -22,15 +22,6 @@ __all__ = ["PLANNED", "findings"]
 PLANNED: frozenset[Path] = frozenset({("spec", "monitor")})
 """Keys and values of the format's design that this version refuses by name."""
 
-_LABEL_PREFIXES = ("kfp-volcano/", "app.kubernetes.io/", "volcano.sh/")
-_ANNOTATION_PREFIXES = ("kfp-volcano/", "volcano.sh/", "scheduling.k8s.io/", "scheduling.volcano.sh/")
-_ANNOTATIONS = (
-    "volcano.sh/cooldown-time",
-    "volcano.sh/revocable-zone",
-    "volcano.sh/vgpu-mode",
-    "volcano.sh/vgpu-podgroup-policy",
-)
-"""Volcano's annotations that are a user's to set."""
 _TEN_YEARS = 3650 * 86400.0
 _STRATEGIES = {
     "pytorch": ("live", "restart", "fixed"),
@@ -58,10 +49,10 @@ def findings(value: Any, broken: Collection[Path]) -> Iterator[Finding]:
 
 def _metadata(sound: Sound) -> Iterator[Finding]:
     for key in sound.keys("metadata", "labels"):
-        if key.startswith(_LABEL_PREFIXES) and key != names.TEAM_LABEL:
+        if names.is_reserved_label(key):
             yield Finding(("metadata", "labels", key), "is a label that others set", "use a prefix of your own")
     for key in sound.keys("metadata", "annotations"):
-        if key.startswith(_ANNOTATION_PREFIXES) and key not in _ANNOTATIONS:
+        if names.is_reserved_annotation(key):
             yield Finding(("metadata", "annotations", key), "is an annotation that others set", "use another prefix")
 
 

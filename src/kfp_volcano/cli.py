@@ -143,7 +143,8 @@ def render(spec: Path, *, workers: int | None, run_id: str, profiles: Path | Non
 
 @main.command()
 @click.argument("field", default="")
-def explain(field: str) -> None:
+@click.option("--schema", is_flag=True, help="Print a kind's whole JSON Schema, for editors and other validators.")
+def explain(field: str, *, schema: bool) -> None:
     """Print the documentation of a field, and what is below it.
 
     Of a TrainingJob, or of the kind that the field begins with: QueueTree, GPUPools or ResourceProfiles.
@@ -151,10 +152,12 @@ def explain(field: str) -> None:
     \b
     Example: kfp-volcano explain spec.elasticity
              kfp-volcano explain GPUPools.spec.pools
+             kfp-volcano explain --schema > training-job.v1.schema.json
     """
     from kfp_volcano.schemas.explain import explain as explanation  # noqa: PLC0415
+    from kfp_volcano.schemas.explain import schema_text  # noqa: PLC0415
 
-    click.echo(explanation(field), nl=False)
+    click.echo(schema_text(field or "TrainingJob") if schema else explanation(field), nl=False)
 
 
 @main.command()
