@@ -153,7 +153,7 @@ class Lab:
         spec = group["spec"]
         return {
             "phase": phase_of(group),
-            "minMember": spec["minMember"],
+            "minMember": spec.get("minMember"),
             "minTaskMember": spec["minTaskMember"],
             "minGPU": spec["minResources"].get(f"requests.{GPU}"),
         }

@@ -115,5 +115,5 @@ def test_durations_are_read_as_go_does(text: str, seconds: float) -> None:
 @pytest.mark.parametrize("text", ["", "10", "1d", "s", "1 h"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     """A number without a unit, an unknown unit, or nothing."""
-    with pytest.raises(ValueError, match="invalid duration"):
+    with pytest.raises(ValueError, match="duration"):
         parse_duration(text)
