@@ -15,12 +15,15 @@ RESIZE = "kfp-volcano/resize"
 PROGRESS = "kfp-volcano/progress"
 STEPS = "kfp-volcano/steps"
 HOLD = "kfp-volcano/hold"
+MOVES = "kfp-volcano/moves"
 SPEC = "kfp-volcano/spec"
 """The TrainingJob the Job was rendered from, as JSON: what the autoscaler and the steps read ranges from."""
 
 # Labels on the Job.
 RUN_LABEL = "kfp-volcano/run"
-"""A digest of the run id (`run_label`), by which the exit task finds the run's Job."""
+"""A digest of the run id (`run_label`): all Jobs of a run have it."""
+INSTANCE_LABEL = "app.kubernetes.io/instance"
+"""The Job's name: what was made for one Job has it."""
 TEAM_LABEL = "kfp-volcano/team"
 """Whose work it is, in reports; the namespace where absent."""
 
@@ -50,6 +53,8 @@ ENV_CLUSTER = "KFP_VOLCANO_CLUSTER"
 ENV_RUN_ID = "KFP_VOLCANO_RUN_ID"
 """Overrides the pipeline run's id, so that a run on the embedded cluster can be taken up again."""
 
+ENV_POOLS = "KFP_VOLCANO_POOLS"
+"""File with the platform's GPUPools: what is submitted here is bound to the pool of its priority."""
 ENV_OUT = "KFP_VOLCANO_OUT"
 """Folder of a run on this machine: its report, ledgers, logs, and how a failed step failed."""
 
@@ -85,6 +90,11 @@ PREFLIGHT = "kfp-volcano-preflight"
 """The init container that examines a pod's devices."""
 UNFIT_LABEL = "kfp-volcano/unfit"
 """Of nodes whose devices failed the preflight: pods with devices avoid them."""
+UNFIT = UNFIT_LABEL
+"""Annotation of such a node (`schemas.records.Unfit`): until when. A label without it is a person's, and stays."""
+AGENT_PATH = "/kfp-volcano/agent"
+"""Where the agent is put for images that lack it."""
+AGENT_FILE = "agent.pyz"
 VOLUME_PREFIX = "kfp-volcano-"
 """Names of volumes that the manifest adds by itself begin so."""
 MOUNT_PATH = "/kfp-volcano/volume"
@@ -110,6 +120,12 @@ ROOT_QUEUE = "root"
 """Volcano's own queue above all others."""
 DEFAULT_QUEUE = "default"
 """Volcano's own queue for Jobs that name none."""
+
+# Pools of shared GPUs.
+POOL_LABEL = "kfp-volcano/gpu-pool"
+"""On a node: the pool that it belongs to. In a pod's node selector: the pool from which its shares of GPUs come."""
+POOL_SINCE = "kfp-volcano/gpu-pool-since"
+"""On a node: the time of its last move between pools, in Unix seconds."""
 
 # Resources.
 GPU = "nvidia.com/gpu"

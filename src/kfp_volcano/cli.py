@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kfp_volcano.cli_convert import convert
+from kfp_volcano.cli_pools import pools
+from kfp_volcano.cli_priority import priority
 from kfp_volcano.cli_queues import queues
 from kfp_volcano.errors import KfpVolcanoError, SpecError
 from kfp_volcano.reading import read_document
@@ -64,6 +66,7 @@ def main() -> None:
     Run a pipeline on this machine:  kfp-volcano run pipeline.py --local
     Compile it for a KFP backend:    kfp-volcano compile pipeline.py -o pipeline.yaml
     Queues of departments and teams: kfp-volcano queues plan tree.yaml
+    Pools of shared GPUs:            kfp-volcano pools plan pools.yaml
 
     \b
     Exit codes: 0 done · 1 the training failed · 2 wrong use or input ·
@@ -82,6 +85,15 @@ profiles_option = click.option(
     type=click.Path(path_type=Path),
     envvar="KFP_VOLCANO_PROFILES",
     help="The platform's resource profiles (kind ResourceProfiles); also from KFP_VOLCANO_PROFILES.",
+)
+
+
+pools_option = click.option(
+    "--pools",
+    "pools_file",
+    type=click.Path(path_type=Path),
+    envvar="KFP_VOLCANO_POOLS",
+    help="The platform's pools of shared GPUs (kind GPUPools); also from KFP_VOLCANO_POOLS.",
 )
 
 
@@ -105,17 +117,21 @@ def validate(spec: Path, profiles: Path | None) -> None:
 @click.option("--workers", type=int, help="Start with this many workers; by default the least.")
 @click.option("--run-id", default="render", show_default=True, help="The run id that names the Job.")
 @profiles_option
-def render(spec: Path, workers: int | None, run_id: str, profiles: Path | None) -> None:
+@pools_option
+def render(spec: Path, *, workers: int | None, run_id: str, profiles: Path | None, pools_file: Path | None) -> None:
     """Print the Volcano manifests of a TrainingJob, as YAML.
 
     \b
     Example: kfp-volcano render job.yaml | kubectl apply --dry-run=server -f -
     """
+    from kfp_volcano.schemas.gpu_pools import bound, gpu_pools  # noqa: PLC0415
     from kfp_volcano.schemas.names import job_name  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.job import manifests  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml  # noqa: PLC0415
 
     job = _read(spec, profiles)
+    if pools_file:
+        job = bound(job, gpu_pools(read_document(pools_file), source=str(pools_file)))
     replicas = job.workers.replicas
     workers = replicas.min if workers is None else workers
     if workers not in (replicas.min, *replicas.sizes):
@@ -127,10 +143,13 @@ def render(spec: Path, workers: int | None, run_id: str, profiles: Path | None) 
 @main.command()
 @click.argument("field", default="")
 def explain(field: str) -> None:
-    """Print the documentation of a field of a TrainingJob, and what is below it.
+    """Print the documentation of a field, and what is below it.
+
+    Of a TrainingJob, or of the kind that the field begins with: QueueTree, GPUPools or ResourceProfiles.
 
     \b
     Example: kfp-volcano explain spec.elasticity
+             kfp-volcano explain GPUPools.spec.pools
     """
     from kfp_volcano.schemas.explain import explain as explanation  # noqa: PLC0415
 
@@ -188,7 +207,13 @@ def _pairs(_context: click.Context, parameter: click.Parameter, given: Sequence[
 @main.command()
 @pipeline_argument
 @click.option("--local", is_flag=True, help="Run on this machine: an embedded cluster with logical GPUs.")
-@click.option("--nodes", default="2x4", show_default=True, metavar="NxG", help="Logical nodes and the GPUs of each.")
+@click.option(
+    "--nodes",
+    default="2x4",
+    show_default=True,
+    metavar="NxG[@MEMORY],…",
+    help="Logical nodes and the GPUs of each; with a memory (1x2@24Gi) pods share them.",
+)
 @click.option("--param", "params", multiple=True, callback=_pairs, metavar="K=V", help="A pipeline parameter; repeat.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Where report, ledgers, logs and model go."
@@ -263,6 +288,8 @@ def doctor() -> None:
 
 
 main.add_command(queues)
+main.add_command(pools)
+main.add_command(priority)
 
 
 def _finish(plan: Any, companion: Any = None) -> None:
@@ -275,12 +302,15 @@ def _finish(plan: Any, companion: Any = None) -> None:
     started = time.time()
     console.print(f"run {plan.run_id}: starting an embedded cluster of {plan.nodes} GPUs", highlight=False)
     outcome = run_locally(plan, console=console, companion=companion)
-    report = plan.out / "report.html"
     if outcome.exit_code:
         click.echo(f"error: {outcome.message}", err=True)
-    if report.exists() and report.stat().st_mtime >= started:
-        click.echo(f"report:  {report.resolve()}")
-        click.echo(f"figures: {(plan.out / 'result.json').resolve()}")
+    for report in (
+        plan.out / "report.html",
+        *sorted(plan.out.glob("*/report.html")),
+    ):  # of a run's first training first
+        if report.exists() and report.stat().st_mtime >= started:
+            click.echo(f"report:  {report.resolve()}")
+            click.echo(f"figures: {report.with_name('result.json').resolve()}")
     sys.exit(outcome.exit_code)
 
 

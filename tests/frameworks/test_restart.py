@@ -28,6 +28,18 @@ spec:
 """
 
 
+def test_an_image_that_lacks_the_agent_is_given_it(train: Any) -> None:
+    """It is copied into the pod first, and what starts the program is that copy."""
+    said = "{strategy: restart, grace: 10s, agent: {image: registry.example/kfp-volcano:1}}"
+    text = SPEC.replace("{strategy: restart, grace: 10s}", said)
+    text = text.replace("      say\n", "      say\n      tr '\\0' ' ' < /proc/$PPID/cmdline\n")
+    training = train("restart", text)
+    training.until_printed("generation 1: 1 of 2")
+    training.until_printed("agent.pyz -- sh -c", times=2)
+    training.volume("enough").touch()
+    assert training.end() == "Completed", training.logs()
+
+
 def test_programs_are_started_anew_whatever_comes_goes_or_is_killed(train: Any) -> None:
     """A resize, a killed coordinator, a killed agent: a generation each for the changes, none for the coordinator."""
     training = train("restart", SPEC)

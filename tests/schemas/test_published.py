@@ -28,6 +28,8 @@ RECORDS = {
     "progress": records.Progress,
     "steps": records.StepRecord,
     "hold": records.Hold,
+    "moves": records.Move,
+    "unfit": records.Unfit,
 }
 FILLED_IN = {"profile"}
 """Keys that a spec may have and its typed values have not: they were replaced by what they stand for."""
@@ -137,6 +139,7 @@ def at(*path):
         (training_job.Checkpoint, [at("spec", "checkpoint")]),
         (training_job.Faults, [at("spec", "faults")]),
         (training_job.Mpi, [at("spec", "mpi")]),
+        (training_job.Agent, [at("spec", "elasticity", "agent")]),
         (training_job.Coordinator, [at("spec", "elasticity", "coordinator")]),
         (pods.Volume, [at("spec", "volumes", "data")]),
         (pods.Pod, [at("spec", "pod")]),

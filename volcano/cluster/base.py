@@ -94,8 +94,11 @@ class Cluster(Protocol):
         """Apply a JSON Patch atomically; a failed `test` raises ConflictError and changes nothing."""
         ...
 
-    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
-        """Ask for an object's deletion; what it owns is deleted too. Raises NotFoundError for what is not there."""
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None, uid: str = "") -> None:
+        """Ask for an object's deletion; what it owns is deleted too. Raises NotFoundError for what is not there.
+
+        With `uid` only that very object goes: ConflictError where another one has its name by now.
+        """
         ...
 
     def watch(
@@ -118,6 +121,7 @@ class Cluster(Protocol):
     def preflight(self, job: Manifest) -> Findings:
         """What keeps a Job from running here although its manifest is valid: (path in the Job, what, remedy) each.
 
-        For instance a queue that is not there or closed, a gang larger than all nodes, a program that is missing.
+        For instance a queue that is not there or closed, a priority class that is not there, a gang larger than all
+        nodes, a program that is missing.
         """
         ...

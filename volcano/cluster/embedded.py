@@ -13,16 +13,18 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kfp_volcano.errors import NotFoundError, SpecError
+from kfp_volcano.errors import NotFoundError
 from kfp_volcano.schemas import names
 from kfp_volcano.volcano.cluster import preflight
 from kfp_volcano.volcano.cluster.addresses import AddressBook
 from kfp_volcano.volcano.cluster.events import events_for
 from kfp_volcano.volcano.cluster.kubelet import Kubelet
+from kfp_volcano.volcano.cluster.logical_nodes import logical_nodes, parse_nodes
 from kfp_volcano.volcano.cluster.pod_worker import Machine
 from kfp_volcano.volcano.cluster.polling import watch_by_polling
 from kfp_volcano.volcano.cluster.store import Store
 from kfp_volcano.volcano.cluster.volumes import Volumes
+from kfp_volcano.volcano.manifests.priority import priority_classes
 from kfp_volcano.volcano.model import expiry
 from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
 from kfp_volcano.volcano.model.objects import Transition, key_of
@@ -49,11 +51,11 @@ _ONE_MACHINE = {
 
 
 class EmbeddedCluster:
-    """A cluster on this machine.
+    """A cluster on this machine, with the priority classes of `deploy/priorities`.
 
     Args:
         directory: where logs (`logs/<namespace>/<pod>.log`) and volumes are kept.
-        nodes: logical nodes as `NODESxGPUS`; cpu and memory are as good as unlimited.
+        nodes: logical nodes, see `parse_nodes`.
         queues: names of the queues; each may use all GPUs.
         workdir: folder in which containers run, where their `workingDir` names none of this machine.
         volumes: folders for claims, by claim name, in place of the cluster's own.
@@ -116,9 +118,9 @@ class EmbeddedCluster:
         """See `Cluster.patch`."""
         return self._store.patch(kind, name, namespace, patch)
 
-    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None, uid: str = "") -> None:
         """See `Cluster.delete`."""
-        self._store.delete(kind, name, namespace, grace_s=grace_s)
+        self._store.delete(kind, name, namespace, grace_s=grace_s, uid=uid)
 
     def watch(
         self, kind: str, namespace: str = "", *, resource_version: str, timeout_s: float = 30.0
@@ -154,6 +156,7 @@ class EmbeddedCluster:
             objects = {kind: dict(kept) for kind, kept in world.objects.items()}
         return [
             *preflight.queue_problems(job, objects),
+            *preflight.priority_problems(job, objects),
             *preflight.size_problems(job, objects),
             *preflight.command_problems(job, self._workdir, self._env["PATH"]),
             *preflight.volume_problems(job, self._volumes),
@@ -170,14 +173,13 @@ class EmbeddedCluster:
         self._addresses.close()
 
     def _populate(self, nodes: str, queues: Sequence[str]) -> None:
-        count, each = parse_nodes(nodes)
-        room = {"cpu": "1000", "memory": "1000Gi", "pods": "1000", names.GPU: str(each)}
+        groups = parse_nodes(nodes)
+        gpus = sum(group.count * group.gpus for group in groups if not group.memory)
         with self._store.transaction() as (world, now):
-            for number in range(count):
-                world.create(_node(f"node-{number}", room), now)
-            world.create(root_queue(), now)
+            for manifest in (*logical_nodes(groups), *priority_classes(), root_queue()):
+                world.create(manifest, now)
             for name in queues:
-                spec = {"capability": {names.GPU: str(count * each)}}
+                spec = {"capability": {names.GPU: str(gpus)}}
                 world.create({**root_queue(), "metadata": {"name": name}, "spec": spec}, now)
             run_controllers(world, now)
 
@@ -225,28 +227,6 @@ class EmbeddedCluster:
     def _pod_names(self) -> set[tuple[str, str]]:
         with self._store.transaction() as (world, _):
             return set(world.objects.get("Pod", {}))
-
-
-def parse_nodes(text: str) -> tuple[int, int]:
-    """Number of nodes and GPUs of each, from `NODESxGPUS`. Raises SpecError."""
-    count, separator, each = text.partition("x")
-    if not separator or not count.isdigit() or not each.isdigit() or int(count) == 0:
-        raise SpecError(f"expected NODESxGPUS such as 2x4, found {text!r}", source="nodes")
-    return int(count), int(each)
-
-
-def _node(name: str, room: Mapping[str, str]) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "spec": {},
-        "status": {
-            "capacity": dict(room),
-            "allocatable": dict(room),
-            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-        },
-    }
 
 
 def _pod_environment(env: Mapping[str, str]) -> dict[str, str]:

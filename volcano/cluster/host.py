@@ -29,7 +29,8 @@ from ray.exceptions import RayActorError, RayError, RaySystemError, RayTaskError
 
 from kfp_volcano.errors import KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas.names import ENV_CLUSTER
-from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster, parse_nodes
+from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
+from kfp_volcano.volcano.cluster.logical_nodes import parse_nodes
 from kfp_volcano.volcano.cluster.polling import Events, watch_by_polling
 
 if TYPE_CHECKING:
@@ -219,9 +220,9 @@ class RemoteCluster:
         """See `Cluster.patch`."""
         return self._there.patch(kind, name, namespace, patch)
 
-    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None, uid: str = "") -> None:
         """See `Cluster.delete`."""
-        self._there.delete(kind, name, namespace, grace_s=grace_s)
+        self._there.delete(kind, name, namespace, grace_s=grace_s, uid=uid)
 
     def watch(
         self, kind: str, namespace: str = "", *, resource_version: str, timeout_s: float = 30.0

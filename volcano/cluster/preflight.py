@@ -8,10 +8,12 @@ import tempfile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.errors import InvalidError
-from kfp_volcano.schemas.names import GPU
+from kfp_volcano.schemas.names import GPU, POOL_LABEL, VGPU_MEMORY, surplus_priority
 from kfp_volcano.volcano.cluster.ssh_keys import KEYGEN
+from kfp_volcano.volcano.manifests.priority import remedy
 from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, phase_of, status_of
+from kfp_volcano.volcano.model.priorities import priority_class
 from kfp_volcano.volcano.model.queues import ROOT, queue_tree
 from kfp_volcano.volcano.model.resources import add, exceeded, format_quantity, pod_request, resources
 from kfp_volcano.volcano.model.world import World
@@ -22,7 +24,14 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.volumes import Volumes
 
-__all__ = ["command_problems", "plugin_problems", "queue_problems", "size_problems", "volume_problems"]
+__all__ = [
+    "command_problems",
+    "plugin_problems",
+    "priority_problems",
+    "queue_problems",
+    "size_problems",
+    "volume_problems",
+]
 
 Finding: TypeAlias = tuple[str, str, str]
 """Path in the Job, what is wrong, what to do."""
@@ -43,10 +52,32 @@ def queue_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
         yield "spec.queue", f"queue {name!r} is {status_of(queues[name]).get('state')}", remedy
 
 
+def priority_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
+    """Priority classes that are not there: the Job's pair in one finding, then those of single tasks.
+
+    The API server takes such a Job, but not its pods: Volcano tries for minutes and then terminates it.
+    """
+    stated = job["spec"].get("priorityClassName") or ""
+    asked = {stated: "spec.priorityClassName"}
+    for index, task in enumerate(job["spec"]["tasks"]):
+        name = task["template"]["spec"].get("priorityClassName") or ""
+        ours = name == surplus_priority(stated)
+        asked.setdefault(name, asked[stated] if ours else f"spec.tasks[{index}].template.spec.priorityClassName")
+    missing: dict[str, list[str]] = {}
+    for name, path in asked.items():
+        if priority_class(objects, name) is None:
+            missing.setdefault(path, []).append(name)
+    for path, those in missing.items():
+        yield path, f"there is no PriorityClass {' and no '.join(those)}", remedy()
+
+
 def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
-    """A gang that would not fit if the cluster were empty: the scheduler's own model is asked."""
+    """A gang that would not fit if the cluster were empty: the scheduler's own model is asked.
+
+    Nothing is known of a Job whose queue or priority class is missing.
+    """
     share = queue_tree(objects).get(job["spec"].get("queue") or "default")
-    if share is None:
+    if share is None or any(priority_problems(job, objects)):
         return
     needed, pods = _minimum(job["spec"])
     over = exceeded(needed, share.limit, needed)
@@ -60,13 +91,14 @@ def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
         )
         return
     if not _starts_alone(job, objects):
-        room = [resources(status_of(node).get("allocatable")).get(GPU, 0) for node in objects.get("Node", {}).values()]
+        kind = VGPU_MEMORY if VGPU_MEMORY in needed else GPU
+        room = [resources(status_of(node).get("allocatable")).get(kind, 0) for node in objects.get("Node", {}).values()]
         nodes = ", ".join(
-            f"{sum(1 for _ in group)} with {format_quantity(gpus)} {GPU}"
-            for gpus, group in itertools.groupby(sorted(room))
+            f"{sum(1 for _ in group)} with {format_quantity(amount)} {kind}"
+            for amount, group in itertools.groupby(sorted(room))
         )
-        asked = format_quantity(needed.get(GPU, 0))
-        message = f"the gang of {pods} pods and {asked} {GPU} does not fit, even with the cluster empty"
+        asked = format_quantity(needed.get(kind, 0))
+        message = f"the gang of {pods} pods and {asked} {kind} does not fit, even with the cluster empty"
         yield "spec.minAvailable", message, f"ask for fewer workers or smaller ones; the nodes are: {nodes}"
 
 
@@ -144,7 +176,7 @@ def _starts_alone(job: Manifest, objects: Objects) -> bool:
         for manifest in objects.get(kind, {}).values():
             world.create(manifest, 0)
     try:
-        created = world.create(job, 0)
+        created = world.create(_in_any_pool(job), 0)
     except InvalidError:  # whoever creates the Job will be told
         return True
     for _ in ("the gang is let in", "its pods get nodes", "its PodGroup runs"):
@@ -153,6 +185,16 @@ def _starts_alone(job: Manifest, objects: Objects) -> bool:
     namespace, name = key_of(created)
     group = world.get("PodGroup", (namespace, f"{name}-{created['metadata']['uid']}"))
     return phase_of(group) == "Running"
+
+
+def _in_any_pool(job: Manifest) -> Manifest:
+    """The Job, whose pods may run in any pool of shared GPUs: a pool gets its nodes when pods wait for it."""
+    tasks = []
+    for task in job["spec"]["tasks"]:
+        spec = task["template"]["spec"]
+        selector = {key: value for key, value in (spec.get("nodeSelector") or {}).items() if key != POOL_LABEL}
+        tasks.append({**task, "template": {**task["template"], "spec": {**spec, "nodeSelector": selector}}})
+    return {**job, "spec": {**job["spec"], "tasks": tasks}}
 
 
 def _containers(job: Manifest) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from kfp_volcano.elastic.autoscaler.commands import command
 from kfp_volcano.elastic.autoscaler.execution import execute, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
+from kfp_volcano.elastic.autoscaler.limits import limits, overdue
 from kfp_volcano.errors import ConflictError, JobFailedError, NotFoundError
 from kfp_volcano.schemas.names import PROGRESS
 from kfp_volcano.schemas.records import Progress, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.launcher.ending import Failures, explain_failure, explain_wait
-from kfp_volcano.volcano.launcher.folder import training_job_of
 from kfp_volcano.volcano.launcher.logs import LogTail
+from kfp_volcano.volcano.launcher.preflights import Preflights
 from kfp_volcano.volcano.manifests.status import JobState, job_state
-from kfp_volcano.volcano.model.objects import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kfp_volcano.elastic.autoscaler.limits import Limit
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
     from kfp_volcano.volcano.launcher.reference import JobRef
 
@@ -64,7 +66,8 @@ def follow(
     informer.start()
     told = _Told(say)
     failures = Failures(cluster, ref.namespace)
-    deadline = _deadline(job)
+    preflights = Preflights(cluster, clock, say)
+    pending: tuple[Limit, ...] = ()
     version = 0
     try:
         while True:
@@ -81,10 +84,13 @@ def follow(
                 return "done"
             if state.final:
                 lease.release()
-                raise JobFailedError(explain_failure(job, failures))
-            if deadline is not None and clock() >= deadline:
-                cluster.delete("Job", ref.name, ref.namespace)
-                raise JobFailedError(f"{ref} was ended: it took longer than the spec's faults.timeout")
+                reached = [limit.why for limit in pending if limit.at <= clock()]
+                raise JobFailedError("\n".join([*reached, explain_failure(job, failures)]))
+            pending = tuple(limits(job, pods))
+            ended = _keep_limits(cluster, job, pods, clock(), say) or preflights.look(job, pods)
+            if ended:
+                lease.release()
+                raise JobFailedError(f"{ref} was ended: {ended}")
             request = open_request(job, clock())
             if request is not None and not last:
                 tail.save()
@@ -103,12 +109,18 @@ def follow(
         tail.save()
 
 
-def _deadline(job: Manifest) -> float | None:
-    """When the training has to be over (`faults.timeout`), Unix seconds; None where it may take as long as it takes."""
-    spec = training_job_of(job)
-    if spec is None or spec.faults.timeout_s is None:
+def _keep_limits(
+    cluster: Cluster, job: Manifest, pods: list[Manifest], now: float, say: Callable[[str], None]
+) -> str | None:
+    """Do what is due when the Job has reached a limit; returns why it was ended, if it was."""
+    limit = overdue(job, pods, now)
+    if limit is None:
         return None
-    return parse_time(job["metadata"]["creationTimestamp"]) + spec.faults.timeout_s
+    command(cluster, job, limit.verb, limit.why)
+    if limit.verb == "TerminateJob":
+        return limit.why
+    say(f"{limit.verb}: {limit.why}")
+    return None
 
 
 def _job(informer: Informer, ref: JobRef) -> Manifest:

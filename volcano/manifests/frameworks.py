@@ -9,6 +9,7 @@ it loses the steps since the last checkpoint.
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING
 
 from kfp_volcano.schemas import names
@@ -17,12 +18,24 @@ from kfp_volcano.volcano.manifests import scripts
 from kfp_volcano.volcano.manifests.devices import whole_cpus, whole_gpus
 
 if TYPE_CHECKING:
-    from kfp_volcano.schemas.training_job import Role, TrainingJob
+    from kfp_volcano.schemas.training_job import Agent, Role, TrainingJob
 
-__all__ = ["command", "coordinated", "environment", "examined", "leader", "plugins", "succeeding", "task_of"]
+__all__ = [
+    "command",
+    "coordinated",
+    "copied_agent",
+    "environment",
+    "examined",
+    "grace_s",
+    "leader",
+    "plugins",
+    "succeeding",
+    "task_of",
+]
 
 _LEADERS = ("launcher", "chief", "head", "master")
 _AGENT = ("python", "-m", "kfp_volcano.elastic.agent", "--")
+_COPIED_AGENT = ("python3", f"{names.AGENT_PATH}/{names.AGENT_FILE}", "--")
 _TORCHRUN = ("torchrun", "--no-python")
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 
@@ -140,7 +153,15 @@ def command(job: TrainingJob, role: Role) -> tuple[tuple[str, ...], tuple[str, .
     if not started:
         return (), arguments
     cleanup = job.faults.cleanup
-    return (scripts.tidied(started, cleanup) if cleanup and examined(job, role) else started), ()
+    if cleanup and examined(job, role):
+        return scripts.tidied(started, cleanup, job.elasticity.grace_s), ()
+    return started, ()
+
+
+def grace_s(job: TrainingJob, role: Role) -> int:
+    """How long a role's pods have to end, in whole seconds: their program's time, and that of the clean-up after it."""
+    cleanup = job.faults.cleanup if examined(job, role) else None
+    return math.ceil(job.elasticity.grace_s) + (scripts.tidying_s(cleanup) if cleanup else 0)
 
 
 def examined(job: TrainingJob, role: Role) -> bool:
@@ -166,7 +187,15 @@ def _started(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[st
 
 
 def _under_agent(job: TrainingJob, program: tuple[str, ...]) -> tuple[str, ...]:
-    return (*_AGENT, *program) if job.elasticity.strategy == "restart" and program else program
+    if job.elasticity.strategy != "restart" or not program:
+        return program
+    return (*(_COPIED_AGENT if job.elasticity.agent else _AGENT), *program)
+
+
+def copied_agent(job: TrainingJob, role: Role) -> Agent | None:
+    """The agent that is copied into a role's pods; None where the role's image has it, or needs none."""
+    starts = role in job.roles and command(job, role)[0]
+    return job.elasticity.agent if starts and job.elasticity.strategy == "restart" else None
 
 
 def _under_torchrun(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[str, ...]:

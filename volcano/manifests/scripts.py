@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.pods import Cleanup, Preflight
 
-__all__ = ["examined", "mpi_launcher", "mpi_worker", "ray_head", "ray_worker", "tidied"]
+__all__ = ["examined", "mpi_launcher", "mpi_worker", "ray_head", "ray_worker", "tidied", "tidying_s"]
 
 _WAIT_S = 600
 """How long a program waits for its peers before it gives up, and with it this attempt of the pod."""
@@ -47,12 +47,20 @@ exit $code
 """
 
 
-def tidied(command: Sequence[str], cleanup: Cleanup) -> tuple[str, ...]:
-    """A command after which the clean-up runs, however the command ended; its exit code is that of the command."""
+def tidied(command: Sequence[str], cleanup: Cleanup, grace_s: float) -> tuple[str, ...]:
+    """A command after which the clean-up runs, however the command ended; its exit code is that of the command.
+
+    Told to end, the command has `grace_s` seconds before it is killed, and the clean-up its own time after that.
+    """
     count = len(cleanup.command)
     words = " ".join(f'"${{{index}}}"' for index in range(1, count + 1))
-    script = _CLEANUP.replace("COUNT", str(count)).replace("CLEANUP", f"{math.ceil(cleanup.timeout_s)} {words}")
-    return _shell(script, *cleanup.command, *command)
+    script = _CLEANUP.replace("COUNT", str(count)).replace("GRACE", str(math.ceil(grace_s)))
+    return _shell(script.replace("CLEANUP", f"{math.ceil(cleanup.timeout_s)} {words}"), *cleanup.command, *command)
+
+
+def tidying_s(cleanup: Cleanup) -> int:
+    """How long a clean-up takes at the longest, in whole seconds."""
+    return math.ceil(cleanup.timeout_s) + _KILL_S
 
 
 # A trap interrupts `wait`; the program still runs then, and is waited for again.
@@ -61,15 +69,33 @@ run() {{
   shift COUNT
   exec "$@"
 }}
-trap 'kill -TERM "$program" 2>/dev/null' TERM INT
+limit() {{
+  trap 'kill "$nap"; exit' TERM
+  sleep GRACE &
+  nap=$!
+  wait "$nap"
+  kill -KILL "$1"
+}}
+stop() {{
+  early=yes
+  [ -n "$program" ] || return
+  kill -TERM "$program" 2>/dev/null
+  [ -n "$killer" ] && return
+  limit "$program" >/dev/null 2>&1 &
+  killer=$!
+}}
+program= killer= early=
+trap stop TERM INT
 run "$@" &
 program=$!
+[ -z "$early" ] || stop
 wait "$program"
 code=$?
 while kill -0 "$program" 2>/dev/null; do
   wait "$program"
   code=$?
 done
+[ -z "$killer" ] || kill "$killer" 2>/dev/null
 timeout -k {_KILL_S} CLEANUP >&2 || echo "clean-up ended with exit code $?" >&2
 exit "$code"
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 from kfp_volcano.errors import InvalidError
 from kfp_volcano.volcano.model import custom_resources, job_admission, queue_admission
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of
+from kfp_volcano.volcano.model.priorities import priority_class
 
 __all__ = ["admit_create", "admit_delete", "admit_update"]
 
@@ -53,11 +54,9 @@ def _admit_pod_group(group: Manifest) -> Manifest:
 def _admit_pod(pod: Manifest, objects: Objects) -> Manifest:
     """The priority admission plugin: the class's value becomes the pod's; a class has to be there."""
     name = pod["spec"].get("priorityClassName", "")
-    classes = objects.get("PriorityClass", {})
-    known = classes.get(("", name))
-    if name and known is None and not name.startswith("system-"):
+    known = priority_class(objects, name)
+    if known is None:
         raise InvalidError(f'pods "{key_of(pod)[1]}" is forbidden: no PriorityClass with name {name} was found')
-    known = known or next((each for each in classes.values() if each.get("globalDefault")), {"value": 0})
     spec = {**pod["spec"], "priority": known["value"]}
     if "preemptionPolicy" in known:
         spec["preemptionPolicy"] = known["preemptionPolicy"]

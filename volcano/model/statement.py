@@ -65,7 +65,7 @@ class Statement:
                 node.place(task)
             else:
                 node.remove(task)
-                task.node, task.evicting = "", False
+                task.node, task.evicting, task.shares = "", False, ()
         self._moves = []
 
     def __bool__(self) -> bool:

@@ -55,6 +55,16 @@ def test_an_object_is_created_once(cluster: Cluster, namespace: str) -> None:
         cluster.create(config("one", namespace, a="1"))
 
 
+def test_only_the_very_object_that_is_meant_is_deleted(cluster: Cluster, namespace: str) -> None:
+    """One that has come under the name of another stays."""
+    first = cluster.create(config("one", namespace))["metadata"]["uid"]
+    cluster.delete("ConfigMap", "one", namespace, uid=first)
+    second = cluster.create(config("one", namespace))
+    with pytest.raises(ConflictError):
+        cluster.delete("ConfigMap", "one", namespace, uid=first)
+    assert cluster.get("ConfigMap", "one", namespace) == second
+
+
 @pytest.mark.parametrize("call", ["get", "patch", "delete"])
 def test_what_is_not_there_is_not_found(cluster: Cluster, namespace: str, call: str) -> None:
     """Reading, patching or deleting an absent object raises NotFoundError."""

@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from kfp_volcano.errors import SpecError
-from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster, parse_nodes
+from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
+from kfp_volcano.volcano.cluster.logical_nodes import parse_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -235,8 +236,35 @@ def test_a_finished_job_expires(embedded: EmbeddedCluster, jobs: Any, until: Cal
     until(embedded, "Job", jobs.namespace, lambda found: not found)
 
 
-@pytest.mark.parametrize("text", ["", "2", "x4", "0x4", "2x-1", "axb"])
+@pytest.mark.parametrize("text", ["", "2", "x4", "0x4", "2x-1", "axb", "2x4,", "2x4@", "2x4@24", "1x0@24Gi", "1x1@0Gi"])
 def test_a_shape_that_is_none_is_refused(text: str) -> None:
     """Nodes are written as a number of nodes and their GPUs."""
     with pytest.raises(SpecError, match="2x4"):
         parse_nodes(text)
+
+
+def test_nodes_have_whole_gpus_or_shared_ones(tmp_path: Path) -> None:
+    """Groups are numbered through; shared ones look as the device plugin leaves them."""
+    cluster = EmbeddedCluster(tmp_path, nodes="1x4,2x2@24Gi")
+    try:
+        nodes = {node["metadata"]["name"]: node for node in cluster.list("Node")[0]}
+        assert {name: node["status"]["allocatable"].get("nvidia.com/gpu") for name, node in nodes.items()} == {
+            "node-0": "4",
+            "node-1": None,
+            "node-2": None,
+        }
+        shares = nodes["node-2"]["status"]["allocatable"]
+        assert shares.items() >= {
+            ("volcano.sh/vgpu-number", "20"),
+            ("volcano.sh/vgpu-memory", "49152"),
+            ("volcano.sh/vgpu-cores", "200"),
+        }
+        assert nodes["node-2"]["metadata"]["annotations"]["volcano.sh/node-vgpu-register"].count("24576") == 2
+    finally:
+        cluster.shutdown(grace_s=0)
+
+
+def test_the_classes_of_deploy_are_there(embedded: EmbeddedCluster) -> None:
+    """As an administrator would have installed them; pods get their values."""
+    classes = {each["metadata"]["name"]: each["value"] for each in embedded.list("PriorityClass")[0]}
+    assert classes["batch"] > classes["batch-surplus"] > classes["batch-low"]

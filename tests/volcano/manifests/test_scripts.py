@@ -44,7 +44,7 @@ def test_clean_up_follows_training_however_it_ended(code, tmp_path):
     """The exit code is training's; both programs get their arguments to the letter."""
     mark = tmp_path / "it's clean"
     done = run(
-        scripts.tidied(("sh", "-c", f"echo $1; exit {code}", "x", 'a "b'), Cleanup(command=("touch", str(mark))))
+        scripts.tidied(("sh", "-c", f"echo $1; exit {code}", "x", 'a "b'), Cleanup(command=("touch", str(mark))), 60)
     )
     assert (done.returncode, done.stdout) == (code, 'a "b\n')
     assert mark.exists()
@@ -52,7 +52,7 @@ def test_clean_up_follows_training_however_it_ended(code, tmp_path):
 
 def test_a_clean_up_that_fails_changes_nothing():
     """It is told, and training's exit code stands."""
-    done = run(scripts.tidied(("true",), Cleanup(command=("sleep", "60"), timeout_s=1)))
+    done = run(scripts.tidied(("true",), Cleanup(command=("sleep", "60"), timeout_s=1), 60))
     assert done.returncode == 0
     assert "clean-up ended with exit code 124" in done.stderr
 
@@ -61,12 +61,26 @@ def test_a_stopped_program_ends_by_itself_and_is_cleaned_up_after(tmp_path):
     """SIGTERM reaches the program, which ends in its own time; then comes the clean-up."""
     mark = tmp_path / "clean"
     training = "trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
-    argv = scripts.tidied(("sh", "-c", training), Cleanup(command=("touch", str(mark))))
+    argv = scripts.tidied(("sh", "-c", training), Cleanup(command=("touch", str(mark))), 60)
     with subprocess.Popen(list(argv), env=ENV, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate(timeout=60)
     assert (process.returncode, rest) == (5, "saved\n")
+    assert mark.exists()
+
+
+def test_a_stopped_program_that_does_not_end_is_killed_in_time_for_the_clean_up(tmp_path):
+    """After its grace; and a second SIGTERM gives it no more."""
+    mark = tmp_path / "clean"
+    training = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+    argv = scripts.tidied(("sh", "-c", training), Cleanup(command=("touch", str(mark))), 1)
+    with subprocess.Popen(list(argv), env=ENV, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 137
     assert mark.exists()
 
 
