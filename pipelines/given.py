@@ -11,8 +11,10 @@ from kfp.dsl import pipeline_channel, pipeline_context, tasks_group
 from kfp.dsl.types import type_utils
 
 from kfp_volcano.errors import SpecError
+from kfp_volcano.platform_files import resource_profiles
 from kfp_volcano.schemas import template
 from kfp_volcano.schemas.names import ENV_CLUSTER
+from kfp_volcano.schemas.profiles import filled
 from kfp_volcano.schemas.validation import Unknown, check_known, parse
 
 __all__ = ["Given", "Spec", "folder_here", "given", "here", "identity"]
@@ -41,7 +43,10 @@ def given(spec: Spec, folder: Optional[str]) -> Given:
     if isinstance(spec, str) and not _channels(spec):
         spec = parse(spec)  # a text with parameters in it is parsed when they are known
     if isinstance(spec, Mapping):
-        problems = check_known(_with_unknowns(spec))
+        # The platform's profiles are known here; where the pipeline runs they need not be.
+        profiles = resource_profiles()
+        problems = check_known(_with_unknowns(spec), profiles=profiles)
+        spec, _ = filled(spec, profiles)
         if problems:
             raise SpecError(problems, source="the TrainingJob")
     text, values = template.split(spec, type_of=_type, pieces_of=_pieces)

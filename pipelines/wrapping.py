@@ -21,6 +21,7 @@ from kfp_volcano.pipelines.workers import (
     training_job_of,
     words_of,
 )
+from kfp_volcano.platform_files import resource_profiles
 from kfp_volcano.schemas.names import MOUNT_PATH
 from kfp_volcano.schemas.validation import Unknown, check_known
 
@@ -177,7 +178,7 @@ def from_component(
     job = training_job_of(source, workers, resources, queue, volume, namespace, further)
     if not problems:
         with_command = {**job, "spec": {**job["spec"], "command": Unknown()}}
-        problems += check_known(with_command, source="the component's Job")
+        problems += check_known(with_command, source="the component's Job", profiles=resource_profiles())
     if problems:
         raise SpecError(problems, source=f"from_component({source.name})")
     described = {"spec": job, "command": words_of(source), "outputs": declared(source.outputs or {})}

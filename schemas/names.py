@@ -64,6 +64,8 @@ ENV_CLUSTER = "KFP_VOLCANO_CLUSTER"
 ENV_RUN_ID = "KFP_VOLCANO_RUN_ID"
 """Overrides the pipeline run's id, so that a run on the embedded cluster can be taken up again."""
 
+ENV_PROFILES = "KFP_VOLCANO_PROFILES"
+"""File with the platform's ResourceProfiles: what is compiled or submitted here may name them."""
 ENV_POOLS = "KFP_VOLCANO_POOLS"
 """File with the platform's GPUPools: what is submitted here is bound to the pool of its priority."""
 ENV_OUT = "KFP_VOLCANO_OUT"

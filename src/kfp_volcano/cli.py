@@ -125,14 +125,12 @@ def render(spec: Path, *, workers: int | None, run_id: str, profiles: Path | Non
     \b
     Example: kfp-volcano render job.yaml | kubectl apply --dry-run=server -f -
     """
-    from kfp_volcano.schemas.gpu_pools import bound, gpu_pools  # noqa: PLC0415
+    from kfp_volcano.platform_files import in_its_pool  # noqa: PLC0415
     from kfp_volcano.schemas.names import job_name  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.job import manifests  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml  # noqa: PLC0415
 
-    job = _read(spec, profiles)
-    if pools_file:
-        job = bound(job, gpu_pools(read_document(pools_file), source=str(pools_file)))
+    job = in_its_pool(_read(spec, profiles), pools_file)
     replicas = job.workers.replicas
     workers = replicas.min if workers is None else workers
     if workers not in (replicas.min, *replicas.sizes):
@@ -333,8 +331,7 @@ def _finish(plan: Any, companion: Any = None) -> None:
 
 
 def _read(path: Path, profiles: Path | None = None) -> TrainingJob:
-    from kfp_volcano.schemas.profiles import BUILT_IN, read_profiles  # noqa: PLC0415
+    from kfp_volcano.platform_files import resource_profiles  # noqa: PLC0415
     from kfp_volcano.schemas.validation import training_job  # noqa: PLC0415
 
-    known = read_profiles(read_document(profiles), source=str(profiles)) if profiles else BUILT_IN
-    return training_job(read_document(path), source=str(path), profiles=known)
+    return training_job(read_document(path), source=str(path), profiles=resource_profiles(profiles))

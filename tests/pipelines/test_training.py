@@ -204,3 +204,25 @@ def test_rounds_are_bounded() -> None:
         elastic_training(SPEC, rounds=0)
     with pytest.raises(SpecError, match="rounds"):
         elastic_training(SPEC, rounds=99)
+
+
+def test_the_platforms_profiles_are_known_where_a_pipeline_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is compiled holds their resources, for where it runs nobody may know the names."""
+    profiles = tmp_path / "profiles.yaml"
+    profiles.write_text("{apiVersion: kfp-volcano/v1, kind: ResourceProfiles, profiles: {dgx: {cpu: 96, gpu: 8}}}")
+    worker = {"worker": {"replicas": 2, "resources": {"profile": "dgx"}}}
+
+    def text() -> str:
+        @dsl.pipeline(name="p")
+        def pipeline() -> None:
+            training_task({**SPEC, "spec": {**SPEC["spec"], "roles": worker}})
+
+        return json.dumps(compiled(pipeline, tmp_path / "p.yaml")).replace("\\", "")
+
+    with pytest.raises(SpecError, match="there is no profile dgx"):
+        text()
+    monkeypatch.setenv("KFP_VOLCANO_PROFILES", str(profiles))
+    assert "dgx" not in text()
+    assert '"gpu": 8' in text()

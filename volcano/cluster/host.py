@@ -144,6 +144,9 @@ def start_host(
         host = ray.remote(_Host).options(name=_ACTOR, num_cpus=0, max_concurrency=_THREADS)
         _started.append(_Started(host.remote(directory.absolute(), options, os.getpid()), janitor))
         RemoteCluster(address).list("Node")
+    except (RuntimeError, RayError) as error:  # a machine too busy to start Ray in the time that Ray allows, mostly
+        _stop(janitor)
+        raise UnavailableError(f"Ray, which holds the embedded cluster, did not start: {error}") from error
     except BaseException:
         _stop(janitor)
         raise

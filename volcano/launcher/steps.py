@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.elastic.autoscaler.execution import execute, latest_outcome, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.errors import NotFoundError
-from kfp_volcano.reading import read_document
+from kfp_volcano.platform_files import in_its_pool, resource_profiles
 from kfp_volcano.schemas import template
-from kfp_volcano.schemas.gpu_pools import bound, gpu_pools
-from kfp_volcano.schemas.names import ENV_OUT, ENV_POOLS
+from kfp_volcano.schemas.names import ENV_OUT
 from kfp_volcano.schemas.records import Phase
 from kfp_volcano.schemas.validation import parse, training_job
 from kfp_volcano.volcano.cluster.connect import connect
@@ -65,20 +64,19 @@ def submit_step(
     with failing_cleanly("submit"):
         filled = template.fill(spec, values)
         wire = parse(filled) if isinstance(filled, str) else filled
-        job = training_job(wire, source="the TrainingJob")
+        profiles = resource_profiles()
+        job = training_job(wire, source="the TrainingJob", profiles=profiles)
         if task_config:
-            job = training_job(with_task_config(wire, task_config), source="the TrainingJob with the task's settings")
+            wire, source = with_task_config(wire, task_config), "the TrainingJob with the task's settings"
+            job = training_job(wire, source=source, profiles=profiles)
         return str(create_job(job, run_id=run_id, part=part, folder=folder))
 
 
 def create_job(job: TrainingJob, *, run_id: str, part: Sequence[str], folder: str) -> JobRef:
     """Create or adopt the Job, bound to its pool of GPUs where there are any; take note of it as step `submit`."""
     started_at = time.time()
-    pools = os.environ.get(ENV_POOLS)
-    if pools:
-        job = bound(job, gpu_pools(read_document(Path(pools)), source=pools))
     cluster, run = connect(), effective_run_id(run_id)
-    manifest = submit(cluster, job, run_id=run, part=part, step="submit", now=started_at, folder=folder)
+    manifest = submit(cluster, in_its_pool(job), run_id=run, part=part, step="submit", now=started_at, folder=folder)
     ref = JobRef.of(manifest)
     # The first train step takes it up; without it the autoscaler would think that nobody follows the Job.
     JobLease(cluster, ref.namespace, ref.name, holder=f"run:{run}", clock=time.time).hold()

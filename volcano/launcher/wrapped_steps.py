@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.platform_files import resource_profiles
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.connect import connect
 from kfp_volcano.volcano.launcher.folder import training_job_of
@@ -44,8 +45,11 @@ def submit_component(
     with failing_cleanly("submit"):
         spec = component["spec"]
         name = training_name(spec["metadata"]["name"], effective_run_id(run_id), part)
+        profiles = resource_profiles()
         command = worker_command(component, inputs, job=name, volume="checkpoint" in spec["spec"])
-        job = training_job({**spec, "spec": {**spec["spec"], "command": command}}, source="the component's Job")
+        job = training_job(
+            {**spec, "spec": {**spec["spec"], "command": command}}, source="the component's Job", profiles=profiles
+        )
         if job.checkpoint is not None:
             lay_down(connect().volume(job.namespace, job.checkpoint.volume), job, name, paths)
         return str(create_job(job, run_id=run_id, part=part, folder=folder))

@@ -77,7 +77,7 @@ def _check_readable(spec: Mapping[str, Any]) -> None:
     """Decoding the object fails on a quantity that is none."""
     field = _FIELDS[0]
     try:
-        for field in _FIELDS:  # noqa: B007: it is told of
+        for field in _FIELDS:
             resources(_amounts(spec, field))
     except ValueError as error:
         denied = f'admission webhook "{_MUTATING}" denied the request: {error}'
