@@ -20,6 +20,7 @@ from kfp_volcano.volcano.cluster.host import start_host, stop_host
 from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.cluster.logical_nodes import parse_nodes
 from kfp_volcano.volcano.launcher.display import displaying
+from kfp_volcano.volcano.launcher.folder import FIRST
 from kfp_volcano.volcano.launcher.overview import overview
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ def _outcome(run: LocalRun, returncode: int) -> Outcome:
 def _prepare(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "error.json").unlink(missing_ok=True)
+        for name in ("error.json", FIRST):
+            (out / name).unlink(missing_ok=True)
         with (out / "pipeline.log").open("a", encoding="utf-8"):
             pass
     except OSError as error:

@@ -21,7 +21,9 @@ SPEC = "kfp-volcano/spec"
 
 # Labels on the Job.
 RUN_LABEL = "kfp-volcano/run"
-"""A digest of the run id (`run_label`), by which the exit task finds the run's Job."""
+"""A digest of the run id (`run_label`): all Jobs of a run have it."""
+INSTANCE_LABEL = "app.kubernetes.io/instance"
+"""The Job's name: what was made for one Job has it."""
 TEAM_LABEL = "kfp-volcano/team"
 """Whose work it is, in reports; the namespace where absent."""
 

@@ -96,7 +96,11 @@ def normalise(value: Any, schema: Schema, *, lenient_numbers: bool = False) -> t
     findings: list[Finding] = []
 
     def copy(item: Any, rule: Schema, path: Path) -> Any:
-        match item:
+        match item:  # the most frequent kinds first: most values are texts
+            case str():
+                if _UNUSABLE.search(item):
+                    findings.append(Finding(path, "holds a NUL or a lone surrogate, which no program can be given"))
+                return _number(item, rule) if lenient_numbers else item
             case Mapping():
                 findings.extend(
                     Finding((*path, str(key)), "is a key, but not text", "put it in quotes")
@@ -107,10 +111,6 @@ def normalise(value: Any, schema: Schema, *, lenient_numbers: bool = False) -> t
                     str(key): copy(child, child_rule(rule, str(key), schema), (*path, str(key)))
                     for key, child in item.items()
                 }
-            case str():
-                if _UNUSABLE.search(item):
-                    findings.append(Finding(path, "holds a NUL or a lone surrogate, which no program can be given"))
-                return _number(item, rule) if lenient_numbers else item
             case bytes():
                 findings.append(Finding(path, "is binary", "write it as text"))
             case Sequence():

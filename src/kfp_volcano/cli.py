@@ -302,12 +302,15 @@ def _finish(plan: Any, companion: Any = None) -> None:
     started = time.time()
     console.print(f"run {plan.run_id}: starting an embedded cluster of {plan.nodes} GPUs", highlight=False)
     outcome = run_locally(plan, console=console, companion=companion)
-    report = plan.out / "report.html"
     if outcome.exit_code:
         click.echo(f"error: {outcome.message}", err=True)
-    if report.exists() and report.stat().st_mtime >= started:
-        click.echo(f"report:  {report.resolve()}")
-        click.echo(f"figures: {(plan.out / 'result.json').resolve()}")
+    for report in (
+        plan.out / "report.html",
+        *sorted(plan.out.glob("*/report.html")),
+    ):  # of a run's first training first
+        if report.exists() and report.stat().st_mtime >= started:
+            click.echo(f"report:  {report.resolve()}")
+            click.echo(f"figures: {report.with_name('result.json').resolve()}")
     sys.exit(outcome.exit_code)
 
 

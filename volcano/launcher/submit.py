@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -16,21 +17,33 @@ from kfp_volcano.volcano.manifests.devices import whole_gpus
 from kfp_volcano.volcano.manifests.job import manifests
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kfp_volcano.schemas.training_job import TrainingJob
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["submit"]
+__all__ = ["submit", "training_name"]
 
 
-def submit(cluster: Cluster, job: TrainingJob, *, run_id: str, step: str, now: float, folder: str = "") -> Manifest:
+def submit(
+    cluster: Cluster,
+    job: TrainingJob,
+    *,
+    run_id: str,
+    step: str,
+    now: float,
+    part: Sequence[str] = (),
+    folder: str = "",
+) -> Manifest:
     """Create the Volcano Job of a TrainingJob, or adopt the one that this run and spec created before.
 
     Args:
         cluster: Where to.
         job: The training.
-        run_id: The pipeline run's id; with the spec's name it names the Job.
+        run_id: The pipeline run's id; with the spec's name and `part` it names the Job.
         step: The DAG step that submits, for the owner record.
         now: Unix seconds.
+        part: What tells this training from the run's others: equal for each attempt.
         folder: The folder the command runs in, on the embedded cluster.
 
     Returns:
@@ -41,7 +54,7 @@ def submit(cluster: Cluster, job: TrainingJob, *, run_id: str, step: str, now: f
             missing program.
         ConflictError: A Job of that name belongs to another run or was made from another spec.
     """
-    name = job_name(job.name, run_id)
+    name = training_name(job.name, run_id, part)
     release_expired(cluster, now)
     *claims, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=job.workers.replicas.min)
     _set_folder(manifest, folder)
@@ -60,6 +73,11 @@ def submit(cluster: Cluster, job: TrainingJob, *, run_id: str, step: str, now: f
     for claim in claims:
         _create_for(cluster, created, claim)
     return created
+
+
+def training_name(name: str, run_id: str, part: Sequence[str]) -> str:
+    """The name of the Job in a run of a training whose spec has that name."""
+    return job_name(name, json.dumps([run_id, *part]))
 
 
 def affordable_workers(cluster: Cluster, job: TrainingJob, now: float) -> int:

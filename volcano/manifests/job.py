@@ -87,7 +87,7 @@ def job_manifest(job: TrainingJob, *, name: str, run_id: str, step: str, workers
         **job.labels,
         names.RUN_LABEL: names.run_label(run_id),
         "app.kubernetes.io/name": job.name,
-        "app.kubernetes.io/instance": name,
+        names.INSTANCE_LABEL: name,
         "app.kubernetes.io/managed-by": "kfp-volcano",
     }
     text = spec_text(job)
