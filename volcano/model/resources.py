@@ -119,15 +119,24 @@ def lacking(asked: Resources, room: Resources) -> list[str]:
 def pod_request(spec: Mapping[str, Any]) -> dict[str, int]:
     """What a pod asks of its node: the sum of its containers or its largest init container, each where larger.
 
-    A limit counts as the request where there is none, as the API server fills it in.
+    A sidecar (an init container that runs on) counts beside the containers and the init containers after it. A limit
+    counts as the request where there is none, as the API server fills it in.
     """
     total: dict[str, int] = {}
     for container in spec.get("containers", ()):
         total = add(total, _container_request(container))
-    for container in spec.get("initContainers", ()):
-        for name, amount in _container_request(container).items():
-            total[name] = max(total.get(name, 0), amount)
-    return total
+    if not spec.get("initContainers"):
+        return total
+    beside: dict[str, int] = {}
+    largest: dict[str, int] = {}
+    for container in spec["initContainers"]:
+        request = add(_container_request(container), beside)
+        if container.get("restartPolicy") == "Always":
+            beside = request
+        for name, amount in request.items():
+            largest[name] = max(largest.get(name, 0), amount)
+    total = add(total, beside)
+    return {name: max(total.get(name, 0), largest.get(name, 0)) for name in {**total, **largest}}
 
 
 def _container_request(container: Mapping[str, Any]) -> dict[str, int]:

@@ -139,7 +139,7 @@ def test_the_containers_of_a_pod_run_at_once(pods: Pods) -> None:
         return shell(me, f"{meet}; {then}", env=env)
 
     pods.start([container("b", "a", GATE), container("a", "b", "exit 0")], restartPolicy="Never")
-    pod = pods.until(lambda pod: states(pod).get("a") == "terminated")
+    pod = pods.until(lambda pod: states(pod) == {"a": "terminated", "b": "running"})
     assert pod["status"]["phase"] == "Running"
     pods.open_gate()
     pod = pods.ended()
@@ -152,7 +152,7 @@ def test_one_container_that_fails_leaves_the_others_alone(pods: Pods, policy: st
     """It is started again as the policy says, and fails the pod only when it is not."""
     flaky = "[ -e /shared/failed ] && exit 0; touch /shared/failed; exit 5"
     pods.start([shell("flaky", flaky), shell("steady", GATE)], restartPolicy=policy)
-    pod = pods.until(lambda pod: states(pod).get("flaky") == "terminated")
+    pod = pods.until(lambda pod: states(pod) == {"flaky": "terminated", "steady": "running"})
     assert pod["status"]["phase"] == "Running"
     assert statuses(pod)["flaky"]["restartCount"] == again
     assert statuses(pod)["steady"]["restartCount"] == 0
