@@ -60,7 +60,7 @@ ENV_JOB_DIR = "KFP_VOLCANO_JOB_DIR"
 ENV_ELASTICITY = "KFP_VOLCANO_ELASTICITY"
 """JSON of `schemas.training_job.RuntimeSettings`: what training code needs of the spec."""
 ENV_CLUSTER = "KFP_VOLCANO_CLUSTER"
-"""Which cluster to talk to: `embedded:<address of the host's Ray>`, or absent for Kubernetes."""
+"""Which cluster to talk to: `embedded:<address of the host's Ray>`, `kubernetes[:<context>]` or `in-cluster`."""
 ENV_RUN_ID = "KFP_VOLCANO_RUN_ID"
 """Overrides the pipeline run's id, so that a run on the embedded cluster can be taken up again."""
 

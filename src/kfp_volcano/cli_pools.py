@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kfp_volcano.cli_options import cluster_options, reach
 from kfp_volcano.errors import UnavailableError
 from kfp_volcano.reading import read_document
 
@@ -25,7 +26,7 @@ __all__ = ["pools"]
 def pools() -> None:
     """Shared GPUs: a pool of nodes for each priority, between which nodes move by use.
 
-    plan, apply and status look at the cluster that KFP_VOLCANO_CLUSTER names.
+    plan, apply and status look at the cluster of --kubeconfig, else of KFP_VOLCANO_CLUSTER or the usual kubeconfig.
 
     \b
     See how pools stand:     kfp-volcano pools status pools.yaml
@@ -39,13 +40,14 @@ file_argument = click.argument("file", type=click.Path(path_type=Path))
 
 @pools.command()
 @file_argument
-def plan(file: Path) -> None:
+@cluster_options
+def plan(file: Path, *, kubeconfig: Path | None, context: str | None) -> None:
     """Print the moves that `apply` would make, each with its reason.
 
     \b
     Example: kfp-volcano pools plan pools.yaml
     """
-    _, found = _look(_read(file))
+    found = _look(_read(file), reach(kubeconfig, context))
     for number, move in enumerate(found.moves, start=1):
         click.echo(f"{number:>3}. {move}")
     if not found.moves:
@@ -59,7 +61,8 @@ def plan(file: Path) -> None:
 @click.option(
     "--every", type=click.FloatRange(min=1), default=60.0, show_default=True, help="With --watch: seconds, at most."
 )
-def apply(file: Path, *, watch: bool, every: float) -> None:
+@cluster_options
+def apply(file: Path, *, watch: bool, every: float, kubeconfig: Path | None, context: str | None) -> None:
     """Move nodes to the pools that want them, by their label `kfp-volcano/gpu-pool`.
 
     No node moves on which a pod shares GPUs.
@@ -68,21 +71,23 @@ def apply(file: Path, *, watch: bool, every: float) -> None:
     Example: kfp-volcano pools apply pools.yaml --watch
     """
     wanted = _read(file)
+    cluster = reach(kubeconfig, context)
     while watch:
-        _round(wanted, every)
-    _, code = _apply(wanted)
+        _round(cluster, wanted, every)
+    code = _apply(cluster, wanted)
     sys.exit(code)
 
 
 @pools.command()
 @file_argument
-def status(file: Path) -> None:
+@cluster_options
+def status(file: Path, *, kubeconfig: Path | None, context: str | None) -> None:
     """Print how each pool stands: GPUs between its bounds, use, and pods that find no room.
 
     \b
     Example: kfp-volcano pools status pools.yaml
     """
-    _, found = _look(_read(file))
+    found = _look(_read(file), reach(kubeconfig, context))
     rows = [("POOL", "GPUS", "BOUNDS", "USE", "WAITING", "NODES"), *map(_row, found.standings)]
     if found.spare:
         rows.append(
@@ -109,43 +114,36 @@ def _row(standing: Standing) -> tuple[str, ...]:
     )
 
 
-def _round(wanted: GPUPools, every: float) -> None:
+def _round(cluster: Cluster, wanted: GPUPools, every: float) -> None:
     """Make the moves that are due, and wait until there may be others."""
     from kfp_volcano.volcano.launcher.pools import version, wait  # noqa: PLC0415
 
     try:
-        before = version(_connect())
-        cluster, _ = _apply(wanted)
+        before = version(cluster)
+        _apply(cluster, wanted)
         wait(cluster, before, timeout_s=every)
     except UnavailableError as error:
         click.echo(f"error: {error}; trying again in {every:g} s", err=True)
         time.sleep(every)
 
 
-def _apply(wanted: GPUPools) -> tuple[Cluster, int]:
-    """Make the moves that are due; the cluster, and the exit code."""
+def _apply(cluster: Cluster, wanted: GPUPools) -> int:
+    """Make the moves that are due; the exit code."""
     from kfp_volcano.volcano.launcher.pools import apply as carry_out  # noqa: PLC0415
 
-    cluster, found = _look(wanted)
+    found = _look(wanted, cluster)
     applied = carry_out(cluster, found, now=time.time(), tell=lambda move: click.echo(str(move)))
     for move, error in applied.kept:
         click.echo(f"error: {move.node} stays in {move.before or 'no pool'}: {error}", err=True)
     _note(found)
     click.echo(f"nodes moved: {len(applied.done)}", err=True)
-    return cluster, applied.kept[0][1].exit_code if applied.kept else 0
+    return applied.kept[0][1].exit_code if applied.kept else 0
 
 
-def _connect() -> Cluster:
-    from kfp_volcano.volcano.cluster.connect import connect  # noqa: PLC0415
-
-    return connect()
-
-
-def _look(wanted: GPUPools) -> tuple[Cluster, PoolPlan]:
+def _look(wanted: GPUPools, cluster: Cluster) -> PoolPlan:
     from kfp_volcano.volcano.launcher.pools import look  # noqa: PLC0415
 
-    cluster = _connect()
-    return cluster, look(cluster, wanted, now=time.time())
+    return look(cluster, wanted, now=time.time())
 
 
 def _read(path: Path) -> GPUPools:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+from kfp_volcano.cli_options import cluster_options, reach
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["priority"]
 
@@ -10,21 +17,20 @@ __all__ = ["priority"]
 @click.command()
 @click.argument("job", metavar="[NAMESPACE/]JOB")
 @click.argument("name", metavar="CLASS")
-def priority(job: str, name: str) -> None:
+@cluster_options
+def priority(job: str, name: str, *, kubeconfig: Path | None, context: str | None) -> None:
     """Change the priority of a Job that lives, and say what that reaches.
 
-    Looks at the cluster that KFP_VOLCANO_CLUSTER names; JOB is the Volcano Job's name, in `default` if no namespace is
-    given.
+    JOB is the Volcano Job's name, in `default` if no namespace is given.
 
     \b
     Example: kfp-volcano priority vision/resnet-1a2b3c4d interactive
     """
-    from kfp_volcano.volcano.cluster.connect import connect  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.priority import change_priority, followed  # noqa: PLC0415
 
     namespace, _, short = job.rpartition("/")
     namespace = namespace or "default"
-    cluster = connect()
+    cluster = reach(kubeconfig, context)
     change = change_priority(cluster, short, namespace, name)
     if not change.patch:
         click.echo(f"{namespace}/{short}: has priority {name} already", err=True)

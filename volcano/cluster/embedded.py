@@ -21,7 +21,7 @@ from kfp_volcano.volcano.cluster.events import events_for
 from kfp_volcano.volcano.cluster.kubelet import Kubelet
 from kfp_volcano.volcano.cluster.logical_nodes import logical_nodes, parse_nodes
 from kfp_volcano.volcano.cluster.pod_worker import Machine
-from kfp_volcano.volcano.cluster.polling import watch_by_polling
+from kfp_volcano.volcano.cluster.polling import follow_logs_by_reading, watch_by_polling
 from kfp_volcano.volcano.cluster.store import Store
 from kfp_volcano.volcano.cluster.volumes import Volumes
 from kfp_volcano.volcano.manifests.priority import priority_classes
@@ -132,19 +132,27 @@ class EmbeddedCluster:
         """See `Store.poll`."""
         return self._store.poll(kind, namespace, resource_version=resource_version, timeout_s=timeout_s)
 
-    def logs(self, pod: str, namespace: str, *, offset: int = 0) -> tuple[str, int]:
-        """See `Cluster.logs`; a character that is not yet whole is left for the next call."""
+    def logs(self, pod: str, namespace: str, *, after: str = "", tail: int | None = None) -> tuple[str, str]:
+        """See `Cluster.logs`; places are bytes of the log."""
         path = self._machine.log_of(namespace, pod)
+        offset = int(after or 0)
         try:
             with path.open("rb") as log:
                 log.seek(offset)
-                data = log.read()
+                whole, end, _ = log.read().rpartition(b"\n")
         except FileNotFoundError:
             if (namespace, pod) in self._pod_names():
-                return "", offset
+                return "", after
             raise NotFoundError(f"Pod {namespace}/{pod} not found") from None
-        whole = _whole_characters(data)
-        return whole.decode(errors="replace"), offset + len(whole)
+        lines = (whole + end).splitlines(keepends=True)
+        kept = lines if tail is None else lines[-tail:] if tail else []
+        return b"".join(kept).decode(errors="replace"), str(offset + len(whole + end))
+
+    def follow_logs(
+        self, pod: str, namespace: str, *, after: str = "", stop: threading.Event
+    ) -> Iterator[tuple[str, str]]:
+        """See `Cluster.follow_logs`."""
+        return follow_logs_by_reading(self, pod, namespace, after=after, stop=stop)
 
     def volume(self, namespace: str, claim: str) -> Path | None:
         """See `Cluster.volume`."""
@@ -234,15 +242,3 @@ def _pod_environment(env: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in env.items() if not name.startswith(_PRIVATE)}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     return {"PYTHONUNBUFFERED": "1", **kept, "PATH": path, **_ONE_MACHINE}
-
-
-def _whole_characters(data: bytes) -> bytes:
-    """Bytes without the beginning of a UTF-8 character at their end."""
-    for length in range(1, min(4, len(data)) + 1):
-        lead = data[-length]
-        if lead >= 0xC0:  # noqa: PLR2004  # a lead byte of 2, 3 or 4 bytes
-            needed = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4  # noqa: PLR2004
-            return data[:-length] if length < needed else data
-        if lead < 0x80:  # noqa: PLR2004  # ASCII
-            return data
-    return data

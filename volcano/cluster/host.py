@@ -31,7 +31,7 @@ from kfp_volcano.errors import KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas.names import ENV_CLUSTER
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
 from kfp_volcano.volcano.cluster.logical_nodes import parse_nodes
-from kfp_volcano.volcano.cluster.polling import Events, watch_by_polling
+from kfp_volcano.volcano.cluster.polling import Events, follow_logs_by_reading, watch_by_polling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -230,9 +230,15 @@ class RemoteCluster:
         """See `Cluster.watch`."""
         return watch_by_polling(self._poll, kind, namespace, resource_version=resource_version, timeout_s=timeout_s)
 
-    def logs(self, pod: str, namespace: str, *, offset: int = 0) -> tuple[str, int]:
+    def logs(self, pod: str, namespace: str, *, after: str = "", tail: int | None = None) -> tuple[str, str]:
         """See `Cluster.logs`."""
-        return self._there.logs(pod, namespace, offset=offset)
+        return self._there.logs(pod, namespace, after=after, tail=tail)
+
+    def follow_logs(
+        self, pod: str, namespace: str, *, after: str = "", stop: threading.Event
+    ) -> Iterator[tuple[str, str]]:
+        """See `Cluster.follow_logs`."""
+        return follow_logs_by_reading(self, pod, namespace, after=after, stop=stop)
 
     def volume(self, namespace: str, claim: str) -> Path | None:
         """See `Cluster.volume`."""

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "command_problems",
+    "limit_problems",
     "plugin_problems",
     "priority_problems",
     "queue_problems",
     "size_problems",
+    "usable_queues",
     "volume_problems",
 ]
 
@@ -40,16 +42,31 @@ Finding: TypeAlias = tuple[str, str, str]
 def queue_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
     """A queue that is not there, closed, or not for Jobs."""
     name = job["spec"].get("queue") or "default"
-    queues = {each: queue for (_, each), queue in objects.get("Queue", {}).items()}
-    parents = {queue["spec"].get("parent") for queue in queues.values()} | {ROOT}
-    usable = [each for each, queue in queues.items() if each not in parents and status_of(queue).get("state") == "Open"]
-    remedy = f"use one of: {', '.join(sorted(usable)) or '(none is open)'}"
+    queues, usable = _queues(objects), usable_queues(objects)
+    remedy = f"use one of: {', '.join(usable) or '(none is open)'}"
     if name not in queues:
         yield "spec.queue", f"there is no queue {name!r}", remedy
-    elif name in parents:
+    elif name in _parents(queues):
         yield "spec.queue", f"queue {name!r} has queues below it and takes no Jobs", remedy
     elif name not in usable:
         yield "spec.queue", f"queue {name!r} is {status_of(queues[name]).get('state')}", remedy
+
+
+def usable_queues(objects: Objects) -> list[str]:
+    """The queues that take Jobs: open, and with none below them."""
+    queues = _queues(objects)
+    parents = _parents(queues)
+    return sorted(
+        name for name, queue in queues.items() if name not in parents and status_of(queue).get("state") == "Open"
+    )
+
+
+def _queues(objects: Objects) -> dict[str, Manifest]:
+    return {name: queue for (_, name), queue in objects.get("Queue", {}).items()}
+
+
+def _parents(queues: Mapping[str, Manifest]) -> set[str]:
+    return {str(queue["spec"].get("parent")) for queue in queues.values()} | {ROOT}
 
 
 def priority_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
@@ -71,15 +88,12 @@ def priority_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
         yield path, f"there is no PriorityClass {' and no '.join(those)}", remedy()
 
 
-def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
-    """A gang that would not fit if the cluster were empty: the scheduler's own model is asked.
-
-    Nothing is known of a Job whose queue or priority class is missing.
-    """
+def limit_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
+    """A gang that is larger than its queue may ever be."""
     share = queue_tree(objects).get(job["spec"].get("queue") or "default")
-    if share is None or any(priority_problems(job, objects)):
+    if share is None:
         return
-    needed, pods = _minimum(job["spec"])
+    needed, _ = _minimum(job["spec"])
     over = exceeded(needed, share.limit, needed)
     if over:
         amounts = ", ".join(f"{format_quantity(needed[name])} {name}" for name in over)
@@ -89,8 +103,20 @@ def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
             f"the gang needs {amounts}; queue {share.name!r} may use {most}",
             "ask for fewer workers",
         )
+
+
+def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
+    """A gang that would not fit if the cluster were empty: the scheduler's own model is asked.
+
+    Nothing is known of a Job whose queue or priority class is missing.
+    """
+    if (job["spec"].get("queue") or "default") not in queue_tree(objects) or any(priority_problems(job, objects)):
         return
-    if not _starts_alone(job, objects):
+    over = list(limit_problems(job, objects))
+    if over:
+        yield from over
+    elif not _starts_alone(job, objects):
+        needed, pods = _minimum(job["spec"])
         kind = VGPU_MEMORY if VGPU_MEMORY in needed else GPU
         room = [resources(status_of(node).get("allocatable")).get(kind, 0) for node in objects.get("Node", {}).values()]
         nodes = ", ".join(

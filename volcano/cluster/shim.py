@@ -40,6 +40,7 @@ class Shim:
         self._reports = reports
         self._wakeups = wakeups
         self._main = 0
+        self._log = ""
         self._kill_at: float | None = None
         self._unread = b""
 
@@ -74,6 +75,7 @@ class Shim:
         return bool(data)
 
     def _start(self, container: dict[str, Any]) -> None:
+        self._log = container["log"]
         # Held back until the child has its own handlers, or a SIGTERM of the first moment would be ignored as ours are.
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
         pid = os.fork()
@@ -95,6 +97,7 @@ class Shim:
             if pid == self._main:
                 _end_descendants()
                 self._main, self._kill_at = 0, None
+                _end_line(self._log)
                 code = os.waitstatus_to_exitcode(status)
                 self._report({"exited": code if code >= 0 else 128 - code, "signal": max(0, -code)})
 
@@ -123,6 +126,14 @@ def _become(container: dict[str, Any]) -> None:
         os.write(2, f"cannot start {container['argv'][0]!r}: {error}\n".encode())
     finally:
         os._exit(_NOT_EXECUTED)
+
+
+def _end_line(log: str) -> None:
+    """End the line in which a container's output broke off, as container runtimes do: it is a line of the log."""
+    with contextlib.suppress(OSError), Path(log).open("rb+") as printed:
+        size = printed.seek(0, os.SEEK_END)
+        if size and printed.seek(size - 1) >= 0 and printed.read(1) != b"\n":
+            printed.write(b"\n")
 
 
 def _descendants() -> list[int]:

@@ -6,12 +6,12 @@ import json
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kfp_volcano.errors import KfpVolcanoError
+from kfp_volcano.errors import ClusterError, KfpVolcanoError
 from kfp_volcano.schemas.names import ENV_OUT, STEPS
 from kfp_volcano.schemas.records import StepRecord, dump, parse_list
 from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
@@ -63,10 +63,10 @@ def recorded(cluster: Cluster, ref: JobRef, name: str) -> Iterator[Recording]:
     try:
         yield recording
     except BaseException:
-        recording.outcome = "Failed"
+        with suppress(ClusterError):  # the Job may be gone; what went wrong is told all the same
+            record_step(cluster, ref, name, "Failed", started_at, ended_at=time.time())
         raise
-    finally:
-        record_step(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
+    record_step(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
 
 
 def record_step(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.moving import release_expired
 from kfp_volcano.elastic.autoscaler.observation import observe
-from kfp_volcano.errors import ConflictError, NotFoundError, Problem, SpecError
+from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, Problem, SpecError
 from kfp_volcano.schemas.names import ENV_CLUSTER, OWNER, job_name
 from kfp_volcano.schemas.records import Owner, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
@@ -81,11 +81,17 @@ def training_name(name: str, run_id: str, part: Sequence[str]) -> str:
 
 
 def affordable_workers(cluster: Cluster, job: TrainingJob, now: float) -> int:
-    """How many workers to start with: the largest size up to the wished one that fits into what is free."""
+    """How many workers to start with: the largest size up to the wished one that fits into what is free.
+
+    Who may not see what is free starts with the fewest; the autoscaler adds what fits.
+    """
     replicas = job.workers.replicas
     if replicas.fixed or not job.elastic:
         return replicas.max
-    objects = {kind: cluster.list(kind)[0] for kind in ("Queue", "PodGroup", "Job", "Pod", "Node")}
+    try:
+        objects = {kind: cluster.list(kind)[0] for kind in ("Queue", "PodGroup", "Job", "Pod", "Node")}
+    except ForbiddenError:
+        return replicas.min
     snapshot = observe(objects, queue=job.queue, now=now)
     gpus = whole_gpus(job.workers.resources)  # shares of GPUs that are free are not known here
     room = snapshot.free_gpus // gpus if gpus else replicas.initial

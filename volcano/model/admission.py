@@ -46,7 +46,7 @@ def admit_delete(manifest: Manifest, objects: Objects) -> None:
 
 def _admit_pod_group(group: Manifest) -> Manifest:
     """The CRD's rules. That its queue is open the webhook asks too; of a Job's PodGroup that is known already."""
-    settled = custom_resources.read(group, "validatepodgroup.volcano.sh")
+    settled = custom_resources.read(group, "validatepodgroup.volcano.sh", changing=False)
     custom_resources.check(settled)
     return settled
 

@@ -7,27 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.volcano.model.metadata import is_qualified_name
+from kfp_volcano.volcano.model.naming import key_faults, subdomain_faults
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, status_of
-from kfp_volcano.volcano.model.resources import parse_quantity
+from kfp_volcano.volcano.model.plugin_flags import flag
+from kfp_volcano.volcano.model.policy_rules import policy_problem
+from kfp_volcano.volcano.model.template_rules import template_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["ACTIONS", "EVENTS", "problems"]
-
-EVENTS = ("*", "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed", "JobUpdated")
-"""Events that a policy may name."""
-ACTIONS = (
-    "AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", "TerminateJob", "CompleteJob",
-    "ResumeJob",
-)  # fmt: skip
-"""Actions that a policy may name."""
+__all__ = ["partition_problem", "problems", "topology_problem"]
 
 _PLUGINS = frozenset({"env", "svc", "ssh", "pytorch", "tensorflow", "mpi", "hcclrank", "ray"})
-_LONGEST_NAME = 63
-_WHOLE_CPU = 1000
-_PARTITIONS = "'partitionPolicy.totalPartitions'*'partitionPolicy.partitionSize'"
 
 
 def problems(job: Manifest, objects: Objects) -> Iterator[tuple[str, str]]:
@@ -36,74 +27,78 @@ def problems(job: Manifest, objects: Objects) -> Iterator[tuple[str, str]]:
     if "tasks" not in spec:  # an empty list the schema refuses
         yield "spec.tasks", "No task specified in job spec"
         return
+    if _lacks_master(spec):
+        yield "spec.plugins.mpi", "The specified mpi master task was not found"
+        return
+    yield from _told("spec.networkTopology", topology_problem(spec.get("networkTopology")))
     seen: set[str] = set()
+    replicas = 0
     for index, task in enumerate(spec["tasks"]):
         at = f"spec.tasks[{index}]"
+        replicas += task["replicas"]
         if task["minAvailable"] > task["replicas"]:
-            yield (
-                f"{at}.minAvailable",
-                f" 'minAvailable' is greater than 'replicas' in task: {task['name']}, job: {name};",
-            )
-        yield from _partition_problems(task, at)
+            sentence = f" 'minAvailable' is greater than 'replicas' in task: {task['name']}, job: {name};"
+            yield f"{at}.minAvailable", sentence
         if task["name"] in seen:
             yield f"{at}.name", f" duplicated task name {task['name']};"
             break
         seen.add(task["name"])
-        yield from _policy_problems(task.get("policies") or (), f"{at}.policies")
+        yield from _told(f"{at}.policies", policy_problem(task.get("policies") or (), "spec.tasks.policies"))
         yield from _name_problems("pod", f"{name}-{task['name']}-{index}", f"{at}.name", ";")
-        yield from _template_problems(task, index)
+        yield from template_problems(task, index)
+        yield from _told(f"{at}.replicas", partition_problem(task, name))
     yield from _name_problems("job", name, "metadata.name", "")
-    if sum(task["replicas"] for task in spec["tasks"]) < spec["minAvailable"]:
+    if replicas < spec["minAvailable"]:
         yield "spec.minAvailable", " job 'minAvailable' should not be greater than total replicas in tasks;"
-    yield from _policy_problems(spec.get("policies") or (), "spec.policies")
+    yield from _told("spec.policies", policy_problem(spec.get("policies") or (), "spec.policies"))
     for plugin in spec.get("plugins") or ():
         if plugin not in _PLUGINS:
             yield f"spec.plugins.{plugin}", f" unable to find job plugin: {plugin};"
     yield from _volume_problems(spec.get("volumes") or ())
     yield from _queue_problems(spec["queue"], objects)
-    if not _ordered(spec["tasks"]):
-        yield (
-            "spec.tasks",
-            " job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG);",
-        )
+    if any("dependsOn" in task for task in spec["tasks"]) and not _ordered(spec["tasks"]):
+        yield "spec.tasks", " job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG);"
+
+
+def _told(at: str, sentence: str) -> Iterator[tuple[str, str]]:
+    if sentence:
+        yield at, sentence
 
 
 def _name_problems(what: str, name: str, at: str, end: str) -> Iterator[tuple[str, str]]:
-    if len(name) > _LONGEST_NAME:
-        faults = f"[name part must be no more than {_LONGEST_NAME} bytes]"
-        yield at, f"create {what} with name {name} validate failed {faults}{end}"
-    elif not is_qualified_name(name):
-        yield (
-            at,
-            f"create {what} with name {name} validate failed [name part must consist of alphanumeric characters]{end}",
-        )
+    faults = key_faults(name)
+    if faults:
+        yield at, f"create {what} with name {name} validate failed [{' '.join(faults)}]{end}"
 
 
-def _partition_problems(task: Mapping[str, Any], at: str) -> Iterator[tuple[str, str]]:
+def topology_problem(topology: Mapping[str, Any] | None) -> str:
+    """validateNetworkTopology: the webhook's sentence on a topology that names its tier twice, or nothing."""
+    twice = topology and topology.get("highestTierAllowed") is not None and topology.get("highestTierName")
+    both = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
+    return both if twice else ""
+
+
+def partition_problem(task: Mapping[str, Any], job: str) -> str:
+    """validatePartitionPolicy: the webhook's sentence on a task whose numbers and partitions differ, or nothing."""
     partitions = task.get("partitionPolicy")
-    if partitions and task["replicas"] != partitions["totalPartitions"] * partitions["partitionSize"]:
-        yield (
-            f"{at}.replicas",
-            f" 'replicas' are not equal to {_PARTITIONS} in task: {task['name']};",
-        )
+    if not partitions:
+        return ""
+    size, least = partitions["partitionSize"], partitions.get("minPartitions", 0)
+    where = f"in task: {task['name']}, job: {job}"
+    problem = ""
+    if task["replicas"] != partitions["totalPartitions"] * size:
+        problem = f"'Replicas' are not equal to TotalPartitions*PartitionSize {where}"
+    elif least > 0 and task.get("minAvailable", least * size) != least * size:
+        problem = f"'MinAvailable' is not equal to MinPartitions*PartitionSize {where}"
+    return problem + topology_problem(partitions.get("networkTopology"))
 
 
-def _template_problems(task: Mapping[str, Any], index: int) -> Iterator[tuple[str, str]]:
-    """Of Kubernetes' validation of pod templates that there is a container; a real cluster looks at every field."""
-    pod = (task.get("template") or {}).get("spec") or {}
-    at = f"spec.tasks[{index}]"
-    if not pod.get("containers"):
-        yield f"{at}.template.spec.containers", f"spec.task[{index}].template.spec.containers: Required value. "
-    elif task.get("topologyPolicy", "none") != "none":
-        for number, container in enumerate((*pod["containers"], *(pod.get("initContainers") or ()))):
-            stated = container.get("resources") or {}
-            cpu = (stated.get("requests") or stated.get("limits") or {}).get("cpu", "0")
-            if not parse_quantity(cpu) or parse_quantity(cpu) % _WHOLE_CPU:
-                yield (
-                    f"{at}.topologyPolicy",
-                    f"the cpu request isn't  an integer in spec.task[{index}] container[{number}].",
-                )
-                return
+def _lacks_master(spec: Mapping[str, Any]) -> bool:
+    """Whether the plugin `mpi` asks for a task that the Job does not have."""
+    arguments = (spec.get("plugins") or {}).get("mpi")
+    if arguments is None:
+        return False
+    return flag(arguments, "master", "master") not in {task["name"] for task in spec["tasks"]}
 
 
 def _volume_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -118,7 +113,12 @@ def _volume_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str
         elif claim is None and not name:
             fault = " either VolumeClaim or VolumeClaimName must be specified;"
         elif claim is not None and name:
-            fault = " conflict: If you want to use an existing PVC, just specify VolumeClaimName."
+            fault = (
+                "conflict: If you want to use an existing PVC, just specify VolumeClaimName."
+                "If you want to create a new PVC, you do not need to specify VolumeClaimName"
+            )
+        elif name and subdomain_faults(name):
+            fault = f"invalid VolumeClaimName {name} : [{' '.join(subdomain_faults(name))}]"
         if fault:
             yield at, fault
             return
@@ -142,57 +142,13 @@ def _queue_problems(name: str, objects: Objects) -> Iterator[tuple[str, str]]:
 
 
 def _ordered(tasks: Sequence[Mapping[str, Any]]) -> bool:
-    """topoSort: whether every task can start after those it depends on."""
-    waiting = {task["name"]: set((task.get("dependsOn") or {}).get("name") or ()) for task in tasks}
+    """topoSort: whether every task can start after those it depends on, none of them named twice."""
+    waiting = {task["name"]: list((task.get("dependsOn") or {}).get("name") or ()) for task in tasks}
+    if len(waiting) < len(tasks) or any(len(needed) > len(set(needed)) for needed in waiting.values()):
+        return False
     while waiting:
         ready = [name for name, needed in waiting.items() if not needed]
         if not ready:
             return False
-        waiting = {name: needed.difference(ready) for name, needed in waiting.items() if needed}
+        waiting = {name: [each for each in needed if each not in ready] for name, needed in waiting.items() if needed}
     return True
-
-
-def _policy_problems(policies: Sequence[Mapping[str, Any]], at: str) -> Iterator[tuple[str, str]]:
-    """validatePolicies: the first fault of a list, and the lone `*`."""
-    errors = list(_policy_faults(policies))
-    if errors:
-        plural = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-        listed = "".join(f"\t* {error}\n" for error in errors)
-        valid = f" valid events are [{' '.join(EVENTS)}], valid actions are [{' '.join(ACTIONS)}];"
-        yield at, f"{plural} occurred:\n{listed}\n{valid}"
-
-
-def _policy_faults(policies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    events: set[str] = set()
-    codes: set[int] = set()
-    for policy in policies:
-        fault = next(_faults_of(policy, events, codes), "")
-        if fault:
-            yield fault
-            break
-    if "*" in events and len(events) > 1:
-        yield "if there's * here, no other policy should be here"
-
-
-def _faults_of(policy: Mapping[str, Any], events: set[str], codes: set[int]) -> Iterator[str]:
-    """What is wrong with a policy after those whose events and exit codes have been seen; adds its own to them."""
-    named = [*(policy.get("events") or ()), *([policy["event"]] if policy.get("event") else ())]
-    code, action = policy.get("exitCode"), policy.get("action", "")
-    if named and code is not None:
-        yield "must not specify event and exitCode simultaneously"
-    if not named and code is None:
-        yield "either event and exitCode should be specified"
-    if action not in ACTIONS:
-        yield f'spec.policies: Invalid value: "{action}": invalid policy action'
-    for event in dict.fromkeys(named):
-        if event not in EVENTS:
-            yield f'spec.policies: Invalid value: "{event}": invalid policy event'
-        if event in events:
-            yield f"duplicate event {event}  across different policy"
-        events.add(event)
-    if code == 0:
-        yield "0 is not a valid error code"
-    if code in codes:
-        yield f"duplicate exitCode {code}"
-    if code is not None:
-        codes.add(code)

@@ -47,8 +47,12 @@ class Node:
     """Pods on it, and in which state they are accounted for."""
     cards: Cards | None = None
     """Its shared GPUs; None where it has none."""
+    _evicted: set[Task] = field(default_factory=set)
+    """Those among them that this cycle takes: the scores of Kubernetes see them no more."""
+    _requested: dict[str, int] = field(default_factory=dict)
+    """What the others ask for, and those that are promised the node (Requested)."""
     _apparent: dict[str, int] = field(default_factory=dict)
-    """What its pods ask for, at least what they are taken to need (NonZeroRequested)."""
+    """The same, at least what they are taken to need (NonZeroRequested)."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> Node:
@@ -69,15 +73,23 @@ class Node:
 
     def place(self, task: Task) -> None:
         """Account for a pod in its present state; again after a change of state."""
-        self.remove(task)
+        if task in self.tasks:
+            self.remove(task)
         self.tasks[task] = task.status
         self._book(task, task.status, 1)
+
+    def evict(self, task: Task) -> None:
+        """Account for a pod of this node that this cycle takes."""
+        self.remove(task)
+        self._evicted.add(task)
+        self.place(task)
 
     def remove(self, task: Task) -> None:
         """Forget a pod; nothing happens if it is not here."""
         status = self.tasks.pop(task, None)
         if status is not None:
             self._book(task, status, -1)
+            self._evicted.discard(task)
 
     def refusal(self, task: Task) -> str:
         """Why it could not take a pod even if it were empty, or nothing (predicates)."""
@@ -107,13 +119,14 @@ class Node:
     def score(self, task: Task) -> float:
         """How well a pod fits here, the best node having the most."""
         wanted, used = task.request, add(self.allocatable, self.idle, times=-1)
-        balanced = self._balanced(wanted, add(used, self.promised))
-        return self._least_allocated(wanted) + balanced + self._binpack(wanted, used)
+        return self._least_allocated(wanted) + self._balanced(wanted) + self._binpack(wanted, used)
 
     def _book(self, task: Task, status: Status, times: int) -> None:
         if task.wants and self.cards is not None and status is not Status.RELEASING:
             self._share(self.cards, task, times)
-        self._apparent = add(self._apparent, _apparent(task.request), times=times)
+        if task not in self._evicted:
+            self._requested = add(self._requested, task.request, times=times)
+            self._apparent = add(self._apparent, _apparent(task.request), times=times)
         if status is Status.PIPELINED:
             self.promised = add(self.promised, task.request, times=times)
             return
@@ -137,9 +150,9 @@ class Node:
         ]
         return sum(parts) // len(parts) if parts else 0
 
-    def _balanced(self, wanted: Resources, used: Resources) -> int:
+    def _balanced(self, wanted: Resources) -> int:
         fractions = [
-            min(1.0, (used.get(name, 0) + wanted.get(name, 0)) / self.allocatable[name])
+            min(1.0, (self._requested.get(name, 0) + wanted.get(name, 0)) / self.allocatable[name])
             for name in (_CPU, _MEMORY, GPU)
             if self.allocatable.get(name) and (name != GPU or wanted.get(GPU))
         ]

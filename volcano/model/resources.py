@@ -12,6 +12,7 @@ __all__ = [
     "QUANTITY",
     "Resources",
     "add",
+    "canonical",
     "exceeded",
     "format_quantity",
     "lacking",
@@ -58,6 +59,22 @@ def parse_quantity(text: str | float) -> int:
     except ArithmeticError as error:
         raise ValueError(f"not a number: {number!r}") from error
     return int((value * scale * _MILLI).to_integral_value(rounding="ROUND_CEILING"))
+
+
+def canonical(text: str | float) -> str:
+    """A quantity as Kubernetes writes it: without a fraction, in the largest unit of its kind, `1` for `1000m`.
+
+    Source: CanonicalizeBytes (k8s.io/apimachinery/pkg/api/resource/quantity.go); exponents are written out.
+    """
+    milli, binary = parse_quantity(text), str(text).endswith("i")
+    if milli % _MILLI:
+        return f"{milli}m"
+    amount, base, unit = milli // _MILLI, 1024 if binary else 1000, ""
+    for larger in ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei") if binary else ("k", "M", "G", "T", "P", "E"):
+        if not amount or amount % base:
+            break
+        amount, unit = amount // base, larger
+    return f"{amount}{unit}"
 
 
 def format_quantity(milli: int) -> str:

@@ -93,6 +93,6 @@ def test_where_nobody_answers_the_cluster_is_unavailable(address: str) -> None:
 def test_without_a_target_the_way_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no cluster is named, or one that is not understood, the error says how to run on this machine."""
     monkeypatch.delenv("KFP_VOLCANO_CLUSTER", raising=False)
-    for target in (None, "kubernetes"):
+    for target in (None, "nowhere"):
         with pytest.raises(UnavailableError, match="--local"):
             connect(target)
