@@ -61,7 +61,7 @@ class Peer:
 
     def __init__(self, python: str) -> None:
         command = [python, str(Path(__file__).with_name("torchx_peer.py"))]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.name = self._line()
 
     def per_second(self) -> float:
