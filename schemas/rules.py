@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.schemas import names, pod_rules, role_rules
+from kfp_volcano.schemas import metadata_rules, pod_rules, role_rules
 from kfp_volcano.schemas.quantities import duration
 from kfp_volcano.schemas.sound import Sound
 from kfp_volcano.schemas.structure import Finding
@@ -22,15 +22,6 @@ __all__ = ["PLANNED", "findings"]
 PLANNED: frozenset[Path] = frozenset({("spec", "monitor")})
 """Keys and values of the format's design that this version refuses by name."""
 
-_LABEL_PREFIXES = ("kfp-volcano/", "app.kubernetes.io/", "volcano.sh/")
-_ANNOTATION_PREFIXES = ("kfp-volcano/", "volcano.sh/", "scheduling.k8s.io/", "scheduling.volcano.sh/")
-_ANNOTATIONS = (
-    "volcano.sh/cooldown-time",
-    "volcano.sh/revocable-zone",
-    "volcano.sh/vgpu-mode",
-    "volcano.sh/vgpu-podgroup-policy",
-)
-"""Volcano's annotations that are a user's to set."""
 _TEN_YEARS = 3650 * 86400.0
 _STRATEGIES = {
     "pytorch": ("live", "restart", "fixed"),
@@ -44,7 +35,7 @@ _STRATEGIES = {
 def findings(value: Any, broken: Collection[Path]) -> Iterator[Finding]:
     """What breaks a rule in a document, beyond the places its schema already found `broken`."""
     sound = Sound(value, broken)
-    yield from _metadata(sound)
+    yield from metadata_rules.findings(value.get("metadata") if isinstance(value, dict) else {}, ("metadata",))
     strategy = _strategy(sound)
     yield from _strategy_findings(sound, strategy)
     yield from role_rules.findings(sound, strategy)
@@ -54,15 +45,6 @@ def findings(value: Any, broken: Collection[Path]) -> Iterator[Finding]:
         yield Finding(("spec", "mpi"), "is for framework mpi alone", "leave it out")
     for path, least, bound in _DURATIONS:
         yield from _duration(sound, path, least, bound)
-
-
-def _metadata(sound: Sound) -> Iterator[Finding]:
-    for key in sound.keys("metadata", "labels"):
-        if key.startswith(_LABEL_PREFIXES) and key != names.TEAM_LABEL:
-            yield Finding(("metadata", "labels", key), "is a label that others set", "use a prefix of your own")
-    for key in sound.keys("metadata", "annotations"):
-        if key.startswith(_ANNOTATION_PREFIXES) and key not in _ANNOTATIONS:
-            yield Finding(("metadata", "annotations", key), "is an annotation that others set", "use another prefix")
 
 
 def _strategy(sound: Sound) -> str | None:

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from kfp_volcano.schemas.pods import Devices, EnvSource, Pod, Preflight, Volume
     from kfp_volcano.schemas.training_job import Resources, Role, TrainingJob
 
-__all__ = ["CHECKPOINTS", "SHM", "preflight_container", "training_container"]
+__all__ = ["preflight_container", "training_container"]
 
-CHECKPOINTS = names.VOLUME_PREFIX + "checkpoints"
-SHM = names.VOLUME_PREFIX + "shm"
 _DOWNWARD = {
     names.ENV_POD: "metadata.name",
     names.ENV_POD_IP: "status.podIP",
@@ -47,8 +45,8 @@ def training_container(
     ours = task == names.COORDINATOR
     command, arguments = (role.command, ()) if ours else frameworks.command(job, role)
     mounts = [
-        *([{"name": CHECKPOINTS, "mountPath": names.MOUNT_PATH}] if job.checkpoint else []),
-        *([{"name": SHM, "mountPath": "/dev/shm"}] if role.resources.shm else []),  # noqa: S108  # a pod's own
+        *([{"name": names.CHECKPOINTS_VOLUME, "mountPath": names.MOUNT_PATH}] if job.checkpoint else []),
+        *([{"name": names.SHM_VOLUME, "mountPath": "/dev/shm"}] if role.resources.shm else []),  # noqa: S108  # a pod's own
         *map(_mount, volumes),
     ]
     return present(

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.patch import strategic_merge
 from kfp_volcano.schemas.quantities import quantity_text
 from kfp_volcano.volcano.manifests import frameworks
-from kfp_volcano.volcano.manifests.containers import CHECKPOINTS, SHM, preflight_container, training_container
+from kfp_volcano.volcano.manifests.containers import preflight_container, training_container
 from kfp_volcano.volcano.manifests.devices import CLAIM
-from kfp_volcano.volcano.manifests.patch import strategic_merge
 from kfp_volcano.volcano.manifests.placement import combined, pod_placement
 from kfp_volcano.volcano.manifests.present import present
 
@@ -104,9 +104,9 @@ def _merged_volumes(spec: Iterable[Volume], role: Iterable[Volume]) -> list[Volu
 def _volumes(job: TrainingJob, resources: Resources, volumes: Sequence[Volume]) -> list[dict[str, Any]]:
     ours: list[dict[str, Any]] = []
     if job.checkpoint:
-        ours.append({"name": CHECKPOINTS, "persistentVolumeClaim": {"claimName": job.checkpoint.volume}})
+        ours.append({"name": names.CHECKPOINTS_VOLUME, "persistentVolumeClaim": {"claimName": job.checkpoint.volume}})
     if resources.shm:
-        ours.append({"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": resources.shm}})
+        ours.append({"name": names.SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": resources.shm}})
     return [*ours, *({"name": volume.name, **_volume_source(volume)} for volume in volumes)]
 
 

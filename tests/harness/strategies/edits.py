@@ -52,11 +52,11 @@ def _set(document: Any, path: Path, value: Any) -> None:
 
 
 @st.composite
-def edits(draw: st.DrawFn, schema: Schema, document: Any, *, max_size: int = 3) -> list[Edit]:
-    """Some changes to a document, each as good or as bad as its schema allows; perhaps none."""
+def edits(draw: st.DrawFn, schema: Schema, document: Any, *, below: Path = ()) -> list[Edit]:
+    """Up to three changes to a document, or to what is `below` a path, each as good or as bad as its schema allows."""
     changes: list[Edit] = []
-    for _ in range(draw(st.integers(0, max_size))):
-        path, rule = draw(place(schema, apply(document, changes)))
+    for _ in range(draw(st.integers(0, _MOST))):
+        path, rule = draw(place(schema, apply(document, changes), below))
         kind = draw(st.sampled_from(["good", "good", "broken", "broken", "absent", "unknown"]))
         if kind == "unknown" and "properties" in rule:
             changes.append(Edit((*path, draw(_unknown_keys)), draw(st.sampled_from([1, "x", {}, None]))))
@@ -67,4 +67,5 @@ def edits(draw: st.DrawFn, schema: Schema, document: Any, *, max_size: int = 3) 
     return changes
 
 
+_MOST = 3
 _unknown_keys = st.sampled_from(["unknown", "Name", "min_available", "", "a b", "replicas ", "spec", "é", "x" * 300])

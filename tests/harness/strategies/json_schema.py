@@ -81,13 +81,22 @@ def broken(rule: Schema, root: Schema) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def place(draw: st.DrawFn, root: Schema, document: Any) -> tuple[Path, Schema]:
-    """Somewhere in a document, whether something is there or could be, and what `root` says about it."""
-    path: Path = ()
+def place(draw: st.DrawFn, root: Schema, document: Any, below: Path = ()) -> tuple[Path, Schema]:
+    """Somewhere in a document, whether something is there or could be, and what `root` says about it.
+
+    `below` names a part of the document that the place has to be in.
+    """
+    path = below
     rule, value = follow(root, root), document
+    for part in below:
+        there = value if isinstance(value, dict) else {}
+        rule, value = (
+            follow(rule.get("properties", {}).get(part) or rule["additionalProperties"], root),
+            there.get(part),
+        )
     while True:
         children = list(_children(rule, value, root))
-        if not children or (path and draw(st.integers(0, 5)) == 0):
+        if not children or (path != below and draw(st.integers(0, 5)) == 0):
             return path, rule
         key, rule, value = draw(st.sampled_from(children))
         if key is _FRESH:

@@ -1,12 +1,14 @@
-"""TrainingJobs as users write them: the repository's examples, changed in any field that the published schema has.
+"""TrainingJobs as users write them: the repository's examples, changed in any field that the published schemas have.
 
 And the Volcano Jobs that are rendered from them, also from those that ought to be refused.
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
@@ -18,11 +20,29 @@ from kfp_volcano.schemas.training_job import TrainingJob
 from kfp_volcano.schemas.wire import build
 from kfp_volcano.volcano.manifests.job import manifests
 from strategies.edits import Edit, edits
+from strategies.json_schema import Path, Schema
 
-__all__ = ["SCHEMA", "examples", "forced", "rendered", "training_jobs"]
+__all__ = ["SCHEMA", "WHOLE", "examples", "forced", "rendered", "training_jobs"]
 
 SCHEMA = load_schema("training-job.v1")
-_GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+
+
+def _whole() -> Schema:
+    """The schema of TrainingJobs with that of pod templates in the places that are in Kubernetes' own words."""
+    whole, template = copy.deepcopy(dict(SCHEMA)), load_schema("pod-template.v1")["properties"]
+    spec = template["spec"]["properties"]
+    container = spec["containers"]["items"]["properties"]
+    definitions = whole["$defs"]
+    pod, placement = definitions["pod"]["properties"], definitions["placement"]["properties"]
+    pod["securityContext"] |= {"properties": spec["securityContext"]["properties"]}
+    pod["containerSecurityContext"] |= {"properties": container["securityContext"]["properties"]}
+    placement["affinity"] |= {"properties": spec["affinity"]["properties"]}
+    definitions["podPatch"] |= {"properties": {**template, "spec": {"type": "object", "properties": spec}}}
+    return whole
+
+
+WHOLE = _whole()
+_GOLDEN = FilePath(__file__).resolve().parents[2] / "golden"
 
 
 @cache
@@ -35,7 +55,20 @@ def examples() -> list[dict[str, Any]]:
 def training_jobs(draw: st.DrawFn) -> tuple[dict[str, Any], list[Edit]]:
     """A good TrainingJob, and changes to it that may leave it good or not."""
     example = draw(st.sampled_from(examples()))
-    return example, draw(edits(SCHEMA, example))
+    return example, draw(edits(WHOLE, example, below=draw(st.sampled_from(_parts(example)))))
+
+
+def _parts(example: Mapping[str, Any]) -> list[Path]:
+    """Parts of a TrainingJob to change: mostly all of it, and each that is in Kubernetes' own words, which are many."""
+    levels: list[Path] = [("spec",), *(("spec", "roles", role) for role in example["spec"]["roles"])]
+    own = [(*level, *key) for level in levels for key in _KUBERNETES]
+    return [*own, *[()] * (2 * len(own))]
+
+
+_KUBERNETES: tuple[Path, ...] = (
+    *(("podPatch",), ("podPatch", "spec", "containers"), ("podPatch", "spec", "volumes")),
+    *(("placement", "affinity"), ("pod", "securityContext"), ("pod", "containerSecurityContext")),
+)
 
 
 def rendered(job: TrainingJob) -> list[dict[str, Any]]:
