@@ -22,6 +22,7 @@ _MUTATING = "mutatejob.volcano.sh"
 _VALIDATING = "validatejob.volcano.sh"
 _NEED_SVC = frozenset({"tensorflow", "mpi", "pytorch", "ray"})
 _DEFAULT_RETRIES = 3
+_AMOUNTS = frozenset({"limits", "requests"})
 
 
 def admit_create(job: Manifest, objects: Objects) -> Manifest:
@@ -48,8 +49,12 @@ def admit_update(old: Manifest, new: Manifest) -> None:
         if task.get("minAvailable", 0) > task.get("replicas", 0):
             name = task.get("name", "")
             raise _refused(f"spec.tasks[{index}]", f"'minAvailable' must be <= 'replicas' in task: {name}")
+        for field, found in job_rules.partition_problems(task, new["metadata"]["name"]):
+            raise _refused(f"spec.tasks[{index}].{field}", found)
     if after.get("minAvailable", 0) > sum(task.get("replicas", 0) for task in tasks):
         raise _refused("spec.minAvailable", "job 'minAvailable' must not be greater than total replicas")
+    for found in job_rules.topology_problem(after.get("networkTopology")):
+        raise _refused("spec.networkTopology", found)
     if len(before["tasks"]) != len(tasks):
         raise _refused("spec.tasks", "job updates may not add or remove tasks")
     if _fixed_part(before) != _fixed_part(after):
@@ -72,12 +77,28 @@ def _denied(webhook: str, problems: Sequence[tuple[str, str]]) -> InvalidError:
 
 
 def _fixed_part(spec: Mapping[str, Any]) -> dict[str, Any]:
-    fixed = {name: value for name, value in spec.items() if name not in {"minAvailable", "priorityClassName", "tasks"}}
+    """All but what may change, as typed programs read it; the controller fills in the names of claims it makes."""
+    fixed = {name: value for name, value in spec.items() if name not in {"minAvailable", "priorityClassName"}}
     fixed["tasks"] = [
         {name: value for name, value in task.items() if name not in {"replicas", "minAvailable"}}
         for task in spec["tasks"]
     ]
-    return fixed
+    fixed["volumes"] = [
+        {name: value for name, value in volume.items() if name != "volumeClaimName" or "volumeClaim" not in volume}
+        for volume in spec.get("volumes") or ()
+    ]
+    read: dict[str, Any] = _read(fixed)
+    return read
+
+
+def _read(value: Any, *, amounts: bool = False) -> Any:
+    """A value as Go's types hold it: what is empty is not there, and an amount is a number however it is written."""
+    if isinstance(value, dict):
+        held = {name: _read(child, amounts=amounts or name in _AMOUNTS) for name, child in value.items()}
+        return {name: child for name, child in held.items() if child not in (None, "", [])}
+    if isinstance(value, list):
+        return [_read(child, amounts=amounts) for child in value]
+    return parse_quantity(value) if amounts and isinstance(value, str | int | float) else value
 
 
 def _bad_quantity(job: Manifest) -> tuple[str, str] | None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.volcano.model.metadata import is_qualified_name
+from kfp_volcano.volcano.model.metadata import is_qualified_name, is_subdomain
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, status_of
 from kfp_volcano.volcano.model.resources import parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["ACTIONS", "EVENTS", "problems"]
+__all__ = ["ACTIONS", "EVENTS", "partition_problems", "problems", "topology_problem"]
 
 EVENTS = ("*", "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed", "JobUpdated")
 """Events that a policy may name."""
@@ -26,8 +26,8 @@ ACTIONS = (
 
 _PLUGINS = frozenset({"env", "svc", "ssh", "pytorch", "tensorflow", "mpi", "hcclrank", "ray"})
 _LONGEST_NAME = 63
+_LOWER_CASE = "lower case alphanumeric characters, '-' or '.'"
 _WHOLE_CPU = 1000
-_PARTITIONS = "'partitionPolicy.totalPartitions'*'partitionPolicy.partitionSize'"
 
 
 def problems(job: Manifest, objects: Objects) -> Iterator[tuple[str, str]]:
@@ -36,36 +36,43 @@ def problems(job: Manifest, objects: Objects) -> Iterator[tuple[str, str]]:
     if "tasks" not in spec:  # an empty list the schema refuses
         yield "spec.tasks", "No task specified in job spec"
         return
-    seen: set[str] = set()
-    for index, task in enumerate(spec["tasks"]):
-        at = f"spec.tasks[{index}]"
-        if task["minAvailable"] > task["replicas"]:
-            yield (
-                f"{at}.minAvailable",
-                f" 'minAvailable' is greater than 'replicas' in task: {task['name']}, job: {name};",
-            )
-        yield from _partition_problems(task, at)
-        if task["name"] in seen:
-            yield f"{at}.name", f" duplicated task name {task['name']};"
-            break
-        seen.add(task["name"])
-        yield from _policy_problems(task.get("policies") or (), f"{at}.policies")
-        yield from _name_problems("pod", f"{name}-{task['name']}-{index}", f"{at}.name", ";")
-        yield from _template_problems(task, index)
+    if "mpi" in (spec.get("plugins") or {}) and _mpi_master(spec["plugins"]) not in _names(spec["tasks"]):
+        yield "spec.plugins.mpi", "The specified mpi master task was not found"
+        return
+    for found in topology_problem(spec.get("networkTopology")):
+        yield "spec.networkTopology", found
+    yield from _task_problems(spec["tasks"], name)
     yield from _name_problems("job", name, "metadata.name", "")
     if sum(task["replicas"] for task in spec["tasks"]) < spec["minAvailable"]:
         yield "spec.minAvailable", " job 'minAvailable' should not be greater than total replicas in tasks;"
-    yield from _policy_problems(spec.get("policies") or (), "spec.policies")
+    yield from _policy_problems(spec.get("policies") or (), "spec.policies", "spec.policies")
     for plugin in spec.get("plugins") or ():
         if plugin not in _PLUGINS:
             yield f"spec.plugins.{plugin}", f" unable to find job plugin: {plugin};"
     yield from _volume_problems(spec.get("volumes") or ())
     yield from _queue_problems(spec["queue"], objects)
-    if not _ordered(spec["tasks"]):
+    if any(task.get("dependsOn") is not None for task in spec["tasks"]) and not _ordered(spec["tasks"]):
         yield (
             "spec.tasks",
             " job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG);",
         )
+
+
+def _task_problems(tasks: Sequence[Mapping[str, Any]], job: str) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for index, task in enumerate(tasks):
+        at, name = f"spec.tasks[{index}]", task["name"]
+        if task["minAvailable"] > task["replicas"]:
+            yield f"{at}.minAvailable", f" 'minAvailable' is greater than 'replicas' in task: {name}, job: {job};"
+        if name in seen:
+            yield f"{at}.name", f" duplicated task name {name};"
+            return
+        seen.add(name)
+        yield from _policy_problems(task.get("policies") or (), f"{at}.policies", "spec.tasks.policies")
+        yield from _name_problems("pod", f"{job}-{name}-{index}", f"{at}.name", ";")
+        yield from _template_problems(task, index)
+        for field, found in partition_problems(task, job):
+            yield f"{at}.{field}", found
 
 
 def _name_problems(what: str, name: str, at: str, end: str) -> Iterator[tuple[str, str]]:
@@ -79,13 +86,40 @@ def _name_problems(what: str, name: str, at: str, end: str) -> Iterator[tuple[st
         )
 
 
-def _partition_problems(task: Mapping[str, Any], at: str) -> Iterator[tuple[str, str]]:
+def topology_problem(topology: Mapping[str, Any] | None) -> Iterator[str]:
+    """What validateNetworkTopology says of the tier up to which pods may lie apart."""
+    if topology and topology.get("highestTierAllowed") is not None and topology.get("highestTierName"):
+        yield "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
+
+
+def partition_problems(task: Mapping[str, Any], job: str) -> Iterator[tuple[str, str]]:
+    """What validatePartitionPolicy says of a task's partitions, which the schema has found to be one at least."""
     partitions = task.get("partitionPolicy")
-    if partitions and task["replicas"] != partitions["totalPartitions"] * partitions["partitionSize"]:
-        yield (
-            f"{at}.replicas",
-            f" 'replicas' are not equal to {_PARTITIONS} in task: {task['name']};",
-        )
+    if not partitions:
+        return
+    size, least = partitions["partitionSize"], partitions.get("minPartitions", 0)
+    where = f"in task: {task.get('name', '')}, job: {job}"
+    if task.get("replicas", 0) != partitions["totalPartitions"] * size:
+        yield "replicas", f"'Replicas' are not equal to TotalPartitions*PartitionSize {where}"
+    elif least and task.get("minAvailable") is not None and task["minAvailable"] != least * size:
+        yield "minAvailable", f"'MinAvailable' is not equal to MinPartitions*PartitionSize {where}"
+    for found in topology_problem(partitions.get("networkTopology")):
+        yield "partitionPolicy.networkTopology", found
+
+
+def _mpi_master(plugins: Mapping[str, Sequence[str] | None]) -> str:
+    """The task whose pod runs mpirun: `--master` of the plugin's arguments, the last one counts."""
+    master = "master"
+    arguments = list(plugins["mpi"] or ())
+    for index, argument in enumerate(arguments):
+        flag, equals, value = argument.lstrip("-").partition("=")
+        if argument.startswith("-") and flag == "master":
+            master = value if equals else next(iter(arguments[index + 1 :]), "")
+    return master
+
+
+def _names(tasks: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {task["name"] for task in tasks}
 
 
 def _template_problems(task: Mapping[str, Any], index: int) -> Iterator[tuple[str, str]]:
@@ -118,7 +152,12 @@ def _volume_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str
         elif claim is None and not name:
             fault = " either VolumeClaim or VolumeClaimName must be specified;"
         elif claim is not None and name:
-            fault = " conflict: If you want to use an existing PVC, just specify VolumeClaimName."
+            fault = (
+                "conflict: If you want to use an existing PVC, just specify VolumeClaimName."
+                "If you want to create a new PVC, you do not need to specify VolumeClaimName"
+            )
+        elif name and not is_subdomain(name):
+            fault = f"invalid VolumeClaimName {name} : [a lowercase RFC 1123 subdomain must consist of {_LOWER_CASE}]"
         if fault:
             yield at, fault
             return
@@ -142,8 +181,11 @@ def _queue_problems(name: str, objects: Objects) -> Iterator[tuple[str, str]]:
 
 
 def _ordered(tasks: Sequence[Mapping[str, Any]]) -> bool:
-    """topoSort: whether every task can start after those it depends on."""
-    waiting = {task["name"]: set((task.get("dependsOn") or {}).get("name") or ()) for task in tasks}
+    """topoSort: whether every task can start after those it depends on, each of which it names once."""
+    needs = {task["name"]: list((task.get("dependsOn") or {}).get("name") or ()) for task in tasks}
+    if any(len(set(needed)) < len(needed) for needed in needs.values()):
+        return False
+    waiting = {name: set(needed) for name, needed in needs.items()}
     while waiting:
         ready = [name for name, needed in waiting.items() if not needed]
         if not ready:
@@ -152,9 +194,9 @@ def _ordered(tasks: Sequence[Mapping[str, Any]]) -> bool:
     return True
 
 
-def _policy_problems(policies: Sequence[Mapping[str, Any]], at: str) -> Iterator[tuple[str, str]]:
-    """validatePolicies: the first fault of a list, and the lone `*`."""
-    errors = list(_policy_faults(policies))
+def _policy_problems(policies: Sequence[Mapping[str, Any]], at: str, said: str) -> Iterator[tuple[str, str]]:
+    """validatePolicies: the first fault of a list, and the lone `*`; `said` is the field as the webhook calls it."""
+    errors = list(_policy_faults(policies, said))
     if errors:
         plural = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
         listed = "".join(f"\t* {error}\n" for error in errors)
@@ -162,13 +204,13 @@ def _policy_problems(policies: Sequence[Mapping[str, Any]], at: str) -> Iterator
         yield at, f"{plural} occurred:\n{listed}\n{valid}"
 
 
-def _policy_faults(policies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _policy_faults(policies: Sequence[Mapping[str, Any]], said: str) -> Iterator[str]:
     events: set[str] = set()
     codes: set[int] = set()
     for policy in policies:
         fault = next(_faults_of(policy, events, codes), "")
         if fault:
-            yield fault
+            yield fault.replace("spec.policies", said, 1)
             break
     if "*" in events and len(events) > 1:
         yield "if there's * here, no other policy should be here"
@@ -182,11 +224,11 @@ def _faults_of(policy: Mapping[str, Any], events: set[str], codes: set[int]) -> 
         yield "must not specify event and exitCode simultaneously"
     if not named and code is None:
         yield "either event and exitCode should be specified"
-    if action not in ACTIONS:
-        yield f'spec.policies: Invalid value: "{action}": invalid policy action'
     for event in dict.fromkeys(named):
         if event not in EVENTS:
             yield f'spec.policies: Invalid value: "{event}": invalid policy event'
+        if action not in ACTIONS:
+            yield f'spec.policies: Invalid value: "{action}": invalid policy action'
         if event in events:
             yield f"duplicate event {event}  across different policy"
         events.add(event)

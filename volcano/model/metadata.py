@@ -14,7 +14,7 @@ from kfp_volcano.volcano.model.structural import Fault
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["is_qualified_name", "metadata_faults"]
+__all__ = ["is_qualified_name", "is_subdomain", "metadata_faults"]
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
@@ -32,7 +32,7 @@ def metadata_faults(metadata: Any) -> Iterator[Fault]:
     if not isinstance(name, str) or not name:
         wrong_type = name is not None and not isinstance(name, str)
         yield Fault("metadata.name", "Required value: name or generateName is required", wrong_type)
-    elif not _is_subdomain(name):
+    elif not is_subdomain(name):
         words = (
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must"
         )
@@ -69,10 +69,11 @@ _VALUE = "a valid label must be an empty string or consist of alphanumeric chara
 def is_qualified_name(text: str) -> bool:
     """Whether a text is a name of up to 63 characters, perhaps after a DNS subdomain and `/`."""
     prefix, slash, name = text.rpartition("/")
-    return (not slash or _is_subdomain(prefix)) and _is_part(name)
+    return (not slash or is_subdomain(prefix)) and _is_part(name)
 
 
-def _is_subdomain(text: str) -> bool:
+def is_subdomain(text: str) -> bool:
+    """Whether a text is a DNS subdomain of up to 253 characters."""
     return len(text) <= _LONGEST_NAME and _SUBDOMAIN.fullmatch(text) is not None
 
 

@@ -24,6 +24,7 @@ QUEUES = [
     queue("team", parent="department"),
     queue("shut", "Closed"),
 ]
+TWO_TIERS = {"mode": "hard", "highestTierAllowed": 1, "highestTierName": "rack"}
 OBJECTS = {"Queue": {("", each["metadata"]["name"]): each for each in QUEUES}}
 
 
@@ -52,7 +53,34 @@ WEBHOOK_ONLY = {
     "partitions that do not add up": (
         job(task(partitionPolicy={"totalPartitions": 2, "partitionSize": 2})),
         "spec.tasks[0].replicas",
-        "'replicas' are not equal to",
+        "'Replicas' are not equal to TotalPartitions*PartitionSize in task: w, job: job",
+    ),
+    "partitions that the minimum does not fill": (
+        job(task(minAvailable=1, partitionPolicy={"totalPartitions": 2, "partitionSize": 1, "minPartitions": 2})),
+        "spec.tasks[0].minAvailable",
+        "'MinAvailable' is not equal to MinPartitions*PartitionSize",
+    ),
+    "partitions with two tiers": (
+        job(task(partitionPolicy={"totalPartitions": 2, "partitionSize": 1, "networkTopology": TWO_TIERS})),
+        "spec.tasks[0].partitionPolicy.networkTopology",
+        "'highestTierAllowed' and 'highestTierName'",
+    ),
+    "two tiers": (job(networkTopology=TWO_TIERS), "spec.networkTopology", "'highestTierAllowed' and 'highestTierName'"),
+    "mpi without its master": (job(plugins={"mpi": []}), "spec.plugins.mpi", "mpi master task was not found"),
+    "mpi with another master": (
+        job(task("master"), plugins={"mpi": ["--master=launcher"]}),
+        "spec.plugins.mpi",
+        "mpi master task was not found",
+    ),
+    "claim with an unfit name": (
+        job(volumes=[{"mountPath": "/a", "volumeClaimName": "My_Claim"}]),
+        "spec.volumes[0]",
+        "invalid VolumeClaimName My_Claim",
+    ),
+    "dependency named twice": (
+        job(task("a"), task("b", dependsOn={"name": ["a", "a"]})),
+        "spec.tasks",
+        "directed acyclic graph",
     ),
     "NUMA without whole CPUs": (
         job(task(topologyPolicy="restricted")),
