@@ -16,7 +16,7 @@ from kfp_volcano.schemas.structure import Finding, deviations, is_known, load_sc
 from kfp_volcano.schemas.wording import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from kfp_volcano.schemas.sound import Sound
     from kfp_volcano.schemas.structure import Path
@@ -41,15 +41,16 @@ _PARTS: tuple[tuple[Path, Path], ...] = (
 _OURS = ("requests", "limits")
 
 
-def findings(sound: Sound, role: str, *, examined: bool) -> Iterator[Finding]:
-    """What is wrong with the pods of a role that its spec's own words did not show; `examined` by a preflight."""
+def findings(sound: Sound, role: str, told: Collection[Path], *, examined: bool) -> Iterator[Finding]:
+    """What is wrong with the pods of a role, `examined` by a preflight or not, beyond the places `told` already."""
     own: Path = ("spec", "roles", role)
     levels = (own, _SPEC)
     written = [(*level, "podPatch") for level in levels if not sound.absent(*level, "podPatch")]
     parts = [(place, _written(sound, levels, key)) for place, key in _PARTS]
     sources = [*written, *(path for _, path in parts if path)]
     values = [sound.get(*path) for path in sources]
-    if not sources or any(value is None or not is_known(value) for value in values):
+    wrong = any(place[: len(path)] == path for place in told for path in sources)
+    if wrong or not sources or any(value is None or not is_known(value) for value in values):
         return
     template = _outline(sound, role, examined=examined)
     for place, path in parts:

@@ -27,16 +27,19 @@ _SPEC: Path = ("spec",)
 def findings(sound: Sound) -> Iterator[Finding]:
     """What is wrong with what a document says about its pods, and about the pods of each role."""
     roles = in_order(sound.keys("spec", "roles"))
-    yield from _pods(sound, _SPEC, roles)
+    found = list(_pods(sound, _SPEC, roles))
+    yield from found
     for role in roles:
         path: Path = ("spec", "roles", role)
-        yield from _pods(sound, path, [role])
+        own = list(_pods(sound, path, [role]))
+        yield from own
         yield from resource_rules.findings(sound, path)
         place = (*path, "placement", "topology")
         if sound.get(*place) is not None:
             yield Finding(place, "is for the whole Job", "write it in spec.placement.topology")
         yield from _mounts(sound, path)
-        yield from pod_outline.findings(sound, role, examined=_examined(sound, role, roles))
+        told = [finding.path for finding in (*found, *own)]
+        yield from pod_outline.findings(sound, role, told, examined=_examined(sound, role, roles))
     yield from resource_rules.coordinator_findings(sound)
     yield from _topology(sound)
     yield from resource_rules.unused_devices(sound, roles)

@@ -34,7 +34,7 @@ def admit_create(queue: Manifest, objects: Objects) -> Manifest:
     """The queue with its defaults. Raises InvalidError."""
     admitted = _with_defaults(custom_resources.read(queue, _MUTATING, fills=("weight", 0)))
     custom_resources.check(admitted)
-    _check_alone(admitted)
+    _check_alone(admitted, objects)
     _refuse(_place_problem(admitted, objects), "spec.parent")
     if key_of(queue)[1] != ROOT:
         _refuse(next(_family_problems(admitted, objects), ""))
@@ -44,7 +44,7 @@ def admit_create(queue: Manifest, objects: Objects) -> Manifest:
 def admit_update(old: Manifest, new: Manifest, objects: Objects) -> None:
     """Refuse a change that is wrong in itself or beside the queues around it. Raises InvalidError."""
     custom_resources.check(custom_resources.read(new, _MUTATING))
-    _check_alone(new)
+    _check_alone({**new, "status": old.get("status") or {}}, objects)
     before, after = old["spec"], new["spec"]
     moved = before.get("parent") != after.get("parent")
     if moved:
@@ -88,9 +88,9 @@ def _refuse(problem: str, *fields: str) -> None:
         raise InvalidError(f'admission webhook "validatequeue.volcano.sh" denied the request: {problem}', fields=fields)
 
 
-def _check_alone(queue: Manifest) -> None:
+def _check_alone(queue: Manifest, objects: Objects) -> None:
     try:
-        problems = dict([*_hierarchy_problems(_annotations(queue)), *_alone_problems(queue)])
+        problems = dict([*_state_problems(queue), *_hierarchy_problems(queue, objects), *_alone_problems(queue)])
     except ValueError as error:
         problems = {str(error): "spec"}
     if problems:
@@ -98,15 +98,31 @@ def _check_alone(queue: Manifest) -> None:
         _refuse(told, *problems.values())
 
 
-def _hierarchy_problems(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What the scheduler's hierarchical DRF reads: as many weights as there are levels, each more than nothing."""
-    path, weights, at = annotations.get(_HIERARCHY, ""), annotations.get(_WEIGHTS, ""), "metadata.annotations"
+def _state_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
+    """validateStateOfQueue: nothing about a queue changes while it closes."""
+    state = status_of(queue).get("state", "")
+    if state not in {"", "Open", "Closed"}:
+        yield f'requestBody.spec.state: Invalid value: "{state}": queue state must be in [Open Closed]', "status.state"
+
+
+def _hierarchy_problems(queue: Manifest, objects: Objects) -> Iterator[tuple[str, str]]:
+    """What the scheduler's hierarchical DRF reads: as many weights as there are levels, each more than nothing.
+
+    No queue may lie on the way to another.
+    """
+    annotations, at = _annotations(queue), "metadata.annotations"
+    path, weights = annotations.get(_HIERARCHY, ""), annotations.get(_WEIGHTS, "")
     levels = weights.split("/") if weights else []
     if (path or weights) and (not path or len(path.split("/")) != len(levels)):
         yield f"{_HIERARCHY} must have the same length with {_WEIGHTS}", at
     for weight in levels:
         if not _WEIGHT.fullmatch(weight) or not float(weight) > 0:
             yield f"{weight} in the {weights} must be larger than 0", at
+    for other in objects.get("Queue", {}).values() if path or weights else ():
+        below, name = _annotations(other).get(_HIERARCHY, ""), key_of(other)[1]
+        if name != key_of(queue)[1] and below.startswith(f"{path}/"):
+            yield f"{path} is not allowed to be in the sub path of {below} of queue {name}", at
+            return
 
 
 def _alone_problems(queue: Manifest) -> Iterator[tuple[str, str]]:

@@ -147,6 +147,68 @@ def test_parent_queue_must_be_there() -> None:
         assert refused.value.fields == ("spec.parent",)
 
 
+def test_a_queue_does_not_change_while_it_closes() -> None:
+    """Volcano knows the states Open and Closed alone in a Queue that is changed."""
+    for state, taken in (("Open", True), ("Closed", True), ("Closing", False), ("Unknown", False)):
+        old = queue("q", state, weight=1)
+        changed = {**old, "spec": {"weight": 2}}
+        if taken:
+            admit_update(old, changed, {})
+        else:
+            with pytest.raises(InvalidError, match=r"queue state must be in \[Open Closed\]"):
+                admit_update(old, changed, {})
+
+
+def test_no_queue_lies_on_the_way_to_another() -> None:
+    """A path of hierarchical DRF that another queue's goes on from is refused."""
+    there, way = queue("there"), queue("way")
+    there["metadata"]["annotations"] = {"volcano.sh/hierarchy": "root/a/b", "volcano.sh/hierarchy-weights": "1/1/1"}
+    way["metadata"]["annotations"] = {"volcano.sh/hierarchy": "root/a", "volcano.sh/hierarchy-weights": "1/1"}
+    with pytest.raises(InvalidError, match="is not allowed to be in the sub path of root/a/b of queue there"):
+        admit_create(way, {"Queue": {("", "there"): there}})
+
+
+def group(**spec: Any) -> dict[str, Any]:
+    metadata = {"name": "group", "namespace": "default"}
+    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field", "sentence"),
+    [
+        (group(minMember=1, queue="nowhere"), "spec.queue", 'unable to find queue: .*"nowhere" not found'),
+        (group(minMember=1, queue="shut"), "spec.queue", "queue `shut` status is `Closed`"),
+        (group(networkTopology=TWO_TIERS), "spec.networkTopology", "'highestTierAllowed' and 'highestTierName'"),
+        (
+            group(subGroupPolicy=[{"name": "s", "networkTopology": TWO_TIERS}]),
+            "spec.subGroupPolicy[0].networkTopology",
+            "in subGroupPolicy 's': must not specify",
+        ),
+    ],
+)
+def test_rules_for_pod_groups(manifest: dict[str, Any], field: str, sentence: str) -> None:
+    """A PodGroup needs a queue that is there and open, and says each tier in one way."""
+    with pytest.raises(InvalidError, match=sentence) as refused:
+        admit_create(manifest, OBJECTS)
+    assert field in refused.value.fields
+
+
+def test_the_same_amount_is_no_change_of_a_live_job() -> None:
+    """Typed programs compare: 1000m is 1, what is empty is absent, and the controller names the claims it makes."""
+    volume = {"mountPath": "/v", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}
+    old = admit_create(job(volumes=[volume]), OBJECTS)
+    new = copy.deepcopy(old)
+    new["spec"]["tasks"][0]["template"]["spec"]["containers"][0] |= {
+        "resources": {"requests": {"cpu": "1.5"}},
+        "args": [],
+    }
+    new["spec"]["volumes"][0]["volumeClaimName"] = "made-1"
+    admit_update(old, new, OBJECTS)
+    new["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["image"] = "other"
+    with pytest.raises(InvalidError, match="may not change fields other than"):
+        admit_update(old, new, OBJECTS)
+
+
 # What the API server taught: each was a disagreement between the model and it.
 
 
