@@ -131,9 +131,12 @@ def _alone_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
     stated = {field: _amounts(spec, field) for field in _FIELDS}
     for field, amounts in stated.items():
         for name, text in amounts.items():
+            at = f"requestBody.spec.{'guarantee.resource' if field == 'guarantee' else field}.{name}"
             if parse_quantity(text) < 0:
-                at = f"requestBody.spec.{'guarantee.resource' if field == 'guarantee' else field}.{name}"
                 yield f'{at}: Invalid value: "{text}": must be greater than or equal to 0', f"spec.{field}"
+            if _is_counted(name) and parse_quantity(text) % _MILLI:
+                shown = format_quantity(parse_quantity(text))
+                yield f'{at}: Invalid value: "{shown}": must be an integer', f"spec.{field}"
     capability, deserved, guarantee = (stated[field] for field in _FIELDS)
     for name, least in guarantee.items():
         at = f"requestBody.spec.deserved.{name}: Invalid value:"
@@ -147,6 +150,11 @@ def _alone_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
             most = capability[name]
             at = f"requestBody.spec.deserved.{name}: Invalid value:"
             yield f'{at} "{share}": deserved[{name}]={share} must be <= capability[{name}]={most}', "spec.deserved"
+
+
+def _is_counted(resource: str) -> bool:
+    """IsIntegerResourceName, of resources that queues are given: pods, and what is not Kubernetes' own."""
+    return resource == POD or ("/" in resource and "kubernetes.io/" not in resource)
 
 
 def _place_problem(queue: Manifest, objects: Objects) -> str:

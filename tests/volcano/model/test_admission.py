@@ -269,6 +269,15 @@ def test_a_guarantee_has_to_be_deserved() -> None:
     assert refused.value.fields == ("spec.deserved",)
 
 
+def test_devices_are_counted() -> None:
+    """There is no half of a device, and no half of a pod."""
+    for name in ("nvidia.com/gpu", "pods"):
+        with pytest.raises(InvalidError, match=f'{name}: Invalid value: "500m": must be an integer') as refused:
+            admit_create(queue("q", capability={name: ".5"}), {})
+        assert refused.value.fields == ("spec.capability",)
+    admit_create(queue("q", capability={"cpu": ".5", "nvidia.com/gpu": "2000m"}), {})
+
+
 @pytest.mark.parametrize(
     ("path", "weights"), [("root/a", "1"), ("root/a", "1/0"), ("root/a", "1/x"), ("", "1"), ("root", "")]
 )
