@@ -19,7 +19,7 @@ from apiserver.server import ApiServer
 from kfp_volcano.errors import InvalidError
 from kfp_volcano.volcano.model.admission import admit_create, admit_update
 from strategies.edits import apply, edits
-from strategies.manifests import EXAMPLES, manifests, schema_of
+from strategies.manifests import EXAMPLES, fields_of, manifests
 
 pytestmark = pytest.mark.cluster
 
@@ -40,6 +40,7 @@ WEBHOOK_ONLY = {
     "names of claims": r"invalid VolumeClaimName .* : \[[^]]*\]",
     "int32": r"json: cannot unmarshal number into Go value of type int32: .*",
     "what ParseQuantity knows": r"(quantities must match|unable to parse quantity's suffix|not a number: ).*",
+    "what ParseDuration knows": r"time: invalid duration .*",
     "a queue's place": r"(queue .* cannot use itself as parent|failed to get parent queue .* not found)",
     "a queue's family": r"((parent )?queue .* validation failed: sum of children's .*|queue .* capability\[.*)",
     "amounts below nothing": r'requestBody\.spec\.\S+: Invalid value: "[^"]*": must be greater than or equal to 0(, )?',
@@ -55,6 +56,8 @@ POLICY_ONLY = {
     "no such key: name": "the webhook gives a task without a name one, the policies' expressions fail",
     "no such key: spec": "the webhook fills in an absent spec, the policies' expressions fail",
     "no such overload": "the webhook reads whole numbers as quantities, the policies' quantity() only text",
+    "must have the same length with": "the webhook splits a path that is absent into one name, which is empty",
+    "weights in volcano.sh/hierarchy-weights must be larger than 0": "the webhook reads more numbers than 1 and 1.5",
     "does not exist": "a mutating policy's patch needs the parent of what it adds",
 }
 """What the policies refuse and the webhooks take, by a part of the policies' message, and why."""
@@ -153,8 +156,7 @@ def test_model_and_server_agree_on_changed_jobs(apiserver: ApiServer, data: st.D
     """What the server refuses of a change to a live Job the model refuses; what else the webhooks refuse is known."""
     example = data.draw(st.sampled_from(EXAMPLES["Job"]))
     live = _live(apiserver, example)
-    schema = {"type": "object", "properties": {"spec": schema_of("Job")["properties"]["spec"]}}
-    changes = data.draw(edits(schema, {"spec": live["spec"]}))
+    changes = data.draw(edits(fields_of("Job", live=True), {"spec": live["spec"]}))
     changed = apply(live, changes)
     answer = apiserver.admin.update(changed, dry_run=True)
     try:

@@ -5,14 +5,16 @@ Sources: pkg/webhooks/admission/jobs/{mutate/mutate_job.go,validate/admit_job.go
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import InvalidError
 from kfp_volcano.volcano.model import custom_resources, job_rules
+from kfp_volcano.volcano.model.durations import parse_duration
 from kfp_volcano.volcano.model.resources import parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kfp_volcano.volcano.model.objects import Manifest, Objects
 
@@ -28,9 +30,9 @@ _AMOUNTS = frozenset({"limits", "requests"})
 def admit_create(job: Manifest, objects: Objects) -> Manifest:
     """The Job as it is stored. Raises InvalidError with the message of whoever refused it."""
     given = custom_resources.read(job, _MUTATING, fills=("queue", ""))
-    bad = _bad_quantity(given)
-    if bad:
-        raise _denied(_MUTATING, [bad])
+    unreadable = next(_unreadable(given), None)
+    if unreadable:
+        raise _denied(_MUTATING, [unreadable])
     defaulted = _with_defaults(given)
     custom_resources.check(defaulted)
     problems = list(job_rules.problems(defaulted, objects))
@@ -101,25 +103,32 @@ def _read(value: Any, *, amounts: bool = False) -> Any:
     return parse_quantity(value) if amounts and isinstance(value, str | int | float) else value
 
 
-def _bad_quantity(job: Manifest) -> tuple[str, str] | None:
-    """Decoding the object fails on a quantity that is none, before any rule is looked at."""
-    for index, task in enumerate(job.get("spec", {}).get("tasks") or ()):
+def _unreadable(job: Manifest) -> Iterator[tuple[str, str]]:
+    """Decoding the object fails on a quantity or a duration that is none, before any rule is looked at."""
+    spec = job.get("spec") or {}
+    durations = [("spec.runningEstimate", spec.get("runningEstimate")), *_timeouts(spec, "spec")]
+    amounts: list[tuple[str, Any]] = []
+    for index, task in enumerate(spec.get("tasks") or ()):
+        durations += _timeouts(task, f"spec.tasks[{index}]")
         pod = (task.get("template") or {}).get("spec") or {}
         for container in (*(pod.get("containers") or ()), *(pod.get("initContainers") or ())):
             stated = container.get("resources") or {}
             for name in ("requests", "limits"):
-                for quantity in (stated.get(name) or {}).values():
-                    problem = _quantity_problem(quantity)
-                    if problem:
-                        return f"spec.tasks[{index}].template.spec", problem
-    return None
+                amounts += [(f"spec.tasks[{index}].template.spec", each) for each in (stated.get(name) or {}).values()]
+    yield from ((at, fault) for at, text in durations if text is not None and (fault := _fault(parse_duration, text)))
+    yield from ((at, fault) for at, amount in amounts if (fault := _fault(parse_quantity, amount)))
 
 
-def _quantity_problem(quantity: str | float) -> str:
+def _timeouts(holder: Mapping[str, Any], at: str) -> list[tuple[str, Any]]:
+    policies = enumerate(holder.get("policies") or ())
+    return [(f"{at}.policies[{index}].timeout", policy.get("timeout")) for index, policy in policies]
+
+
+def _fault(parse: Callable[[Any], float], value: Any) -> str:
     try:
-        parse_quantity(quantity)
+        parse(value)
     except ValueError as error:
-        return str(error)
+        return f"time: invalid duration {json.dumps(value)}" if parse is parse_duration else str(error)
     return ""
 
 

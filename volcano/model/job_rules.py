@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.schemas import pod_template
+from kfp_volcano.schemas.structure import deviations, load_schema
+from kfp_volcano.schemas.wording import dotted
 from kfp_volcano.volcano.model.metadata import is_qualified_name, is_subdomain
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, status_of
 from kfp_volcano.volcano.model.resources import parse_quantity
@@ -123,12 +126,14 @@ def _names(tasks: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _template_problems(task: Mapping[str, Any], index: int) -> Iterator[tuple[str, str]]:
-    """Of Kubernetes' validation of pod templates that there is a container; a real cluster looks at every field."""
-    pod = (task.get("template") or {}).get("spec") or {}
-    at = f"spec.tasks[{index}]"
-    if not pod.get("containers"):
-        yield f"{at}.template.spec.containers", f"spec.task[{index}].template.spec.containers: Required value. "
+    """Kubernetes' validation of the pod template, and whole CPUs for a NUMA policy."""
+    template = task.get("template") or {}
+    at, found = f"spec.tasks[{index}]", [*_pod_problems(template)]
+    if found:
+        said = "".join(f"template.{path}: {words}. " for path, words in found)
+        yield f"{at}.template.{found[0][0]}", f"spec.task[{index}].{said}"
     elif task.get("topologyPolicy", "none") != "none":
+        pod = template["spec"]
         for number, container in enumerate((*pod["containers"], *(pod.get("initContainers") or ()))):
             stated = container.get("resources") or {}
             cpu = (stated.get("requests") or stated.get("limits") or {}).get("cpu", "0")
@@ -138,6 +143,28 @@ def _template_problems(task: Mapping[str, Any], index: int) -> Iterator[tuple[st
                     f"the cpu request isn't  an integer in spec.task[{index}] container[{number}].",
                 )
                 return
+
+
+def _pod_problems(template: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The field and the fault of what Kubernetes refuses, as far as this project knows its rules."""
+    said = _said(template)
+    schema = load_schema("pod-template.v1")
+    wrong = [each for each in deviations(said, schema) if each.keyword != "additionalProperties"]
+    for each in wrong:
+        yield dotted(each.path), each.message
+    if not said.get("spec", {}).get("containers"):
+        yield "spec.containers", "Required value"
+    elif not wrong:
+        for finding in pod_template.faults(said):
+            yield dotted(finding.path), finding.message
+
+
+def _said(value: Any) -> Any:
+    """A part of a template without what is empty: to Go that is as if it were not there."""
+    if isinstance(value, dict):
+        held = {name: _said(child) for name, child in value.items()}
+        return {name: child for name, child in held.items() if child not in (None, "")}
+    return [_said(child) for child in value] if isinstance(value, list) else value
 
 
 def _volume_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ flags' defaults (depth 5, root protected).
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,8 @@ _MILLI = 1000
 _MUTATING = "mutatequeue.volcano.sh"
 _HIERARCHY = "volcano.sh/hierarchy"
 _WEIGHTS = "volcano.sh/hierarchy-weights"
-_WEIGHT = re.compile(r"[0-9]+(\.[0-9]+)?")
+_NUMBER = re.compile(r"(?i:[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?inf(inity)?|nan)", re.ASCII)
+"""What Go reads as a floating point number, but for hexadecimal ones."""
 
 
 def admit_create(queue: Manifest, objects: Objects) -> Manifest:
@@ -90,7 +92,7 @@ def _refuse(problem: str, *fields: str) -> None:
 
 def _check_alone(queue: Manifest, objects: Objects) -> None:
     try:
-        problems = dict([*_state_problems(queue), *_hierarchy_problems(queue, objects), *_alone_problems(queue)])
+        problems = dict([*_alone_problems(queue), *_state_problems(queue), *_hierarchy_problems(queue, objects)])
     except ValueError as error:
         problems = {str(error): "spec"}
     if problems:
@@ -106,23 +108,34 @@ def _state_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def _hierarchy_problems(queue: Manifest, objects: Objects) -> Iterator[tuple[str, str]]:
-    """What the scheduler's hierarchical DRF reads: as many weights as there are levels, each more than nothing.
-
-    No queue may lie on the way to another.
-    """
+    """validateHierarchicalAttributes: as many weights as levels, each more than nothing, and none on another's way."""
     annotations, at = _annotations(queue), "metadata.annotations"
     path, weights = annotations.get(_HIERARCHY, ""), annotations.get(_WEIGHTS, "")
-    levels = weights.split("/") if weights else []
-    if (path or weights) and (not path or len(path.split("/")) != len(levels)):
-        yield f"{_HIERARCHY} must have the same length with {_WEIGHTS}", at
-    for weight in levels:
-        if not _WEIGHT.fullmatch(weight) or not float(weight) > 0:
-            yield f"{weight} in the {weights} must be larger than 0", at
-    for other in objects.get("Queue", {}).values() if path or weights else ():
+    problem = _weights_problem(path, weights) if path or weights else ""
+    for other in objects.get("Queue", {}).values() if (path or weights) and not problem else ():
         below, name = _annotations(other).get(_HIERARCHY, ""), key_of(other)[1]
         if name != key_of(queue)[1] and below.startswith(f"{path}/"):
-            yield f"{path} is not allowed to be in the sub path of {below} of queue {name}", at
-            return
+            problem = _invalid(path, f"{path} is not allowed to be in the sub path of {below} of queue {name}")
+            break
+    if problem:
+        yield f"requestBody.{at}: {problem}", at
+
+
+def _weights_problem(path: str, weights: str) -> str:
+    levels = weights.split("/")
+    if len(path.split("/")) != len(levels):
+        return _invalid(path, f"{_HIERARCHY} must have the same length with {_WEIGHTS}")
+    for weight in levels:
+        if not _NUMBER.fullmatch(weight):
+            reason = f"strconv.ParseFloat: parsing {json.dumps(weight)}: invalid syntax"
+            return _invalid(weights, f"{weight} in the {weights} is invalid number: {reason}")
+        if float(weight) <= 0:
+            return _invalid(weights, f"{weight} in the {weights} must be larger than 0")
+    return ""
+
+
+def _invalid(value: str, detail: str) -> str:
+    return f"Invalid value: {json.dumps(value, ensure_ascii=False)}: {detail}"
 
 
 def _alone_problems(queue: Manifest) -> Iterator[tuple[str, str]]:

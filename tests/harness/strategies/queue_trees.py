@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from kfp_volcano.schemas.queue_validation import build
 from kfp_volcano.schemas.structure import load_schema
 from kfp_volcano.volcano.manifests.queues import manifests
-from strategies.edits import Edit, edits
+from strategies.edits import Edit, Fields, edits, lots
+from strategies.json_schema import places
 
-__all__ = ["QUEUE_SCHEMA", "forced_queues", "queue_trees", "tree_examples"]
+__all__ = ["QUEUE_SCHEMA", "TREE_FIELDS", "forced_queues", "queue_trees", "tree_examples"]
 
 QUEUE_SCHEMA = load_schema("queue-tree.v1")
-_GOLDEN = FilePath(__file__).resolve().parents[2] / "golden"
+_GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
 @cache
@@ -26,11 +27,16 @@ def tree_examples() -> list[dict[str, Any]]:
     return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted(_GOLDEN.glob("*.tree.yaml"))]
 
 
+TREE_FIELDS = Fields(
+    QUEUE_SCHEMA, [sorted({place.field for tree in tree_examples() for place in places(QUEUE_SCHEMA, tree)} - {()})]
+)
+
+
 @st.composite
 def queue_trees(draw: st.DrawFn) -> tuple[dict[str, Any], list[Edit]]:
     """A good QueueTree, and changes to it that may leave it good or not."""
-    example = draw(st.sampled_from(tree_examples()))
-    return example, draw(edits(QUEUE_SCHEMA, example))
+    example = draw(lots()).choice(tree_examples())
+    return example, draw(edits(TREE_FIELDS, example))
 
 
 def forced_queues(tree: Any) -> list[dict[str, Any]] | None:

@@ -6,9 +6,8 @@ And the Volcano Jobs that are rendered from them, also from those that ought to 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from functools import cache
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -19,10 +18,10 @@ from kfp_volcano.schemas.structure import load_schema
 from kfp_volcano.schemas.training_job import TrainingJob
 from kfp_volcano.schemas.wire import build
 from kfp_volcano.volcano.manifests.job import manifests
-from strategies.edits import Edit, edits
-from strategies.json_schema import Path, Schema
+from strategies.edits import Edit, Fields, edits, lots
+from strategies.json_schema import Schema, places
 
-__all__ = ["SCHEMA", "WHOLE", "examples", "forced", "rendered", "training_jobs"]
+__all__ = ["FIELDS", "SCHEMA", "WHOLE", "examples", "forced", "rendered", "training_jobs"]
 
 SCHEMA = load_schema("training-job.v1")
 
@@ -42,7 +41,7 @@ def _whole() -> Schema:
 
 
 WHOLE = _whole()
-_GOLDEN = FilePath(__file__).resolve().parents[2] / "golden"
+_GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
 @cache
@@ -51,24 +50,21 @@ def examples() -> list[dict[str, Any]]:
     return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted(_GOLDEN.glob("*.spec.yaml"))]
 
 
+def _fields() -> Fields:
+    """The fields of a TrainingJob, and for every two of them one of those that are in Kubernetes' own words."""
+    own = {place.field for example in examples() for place in places(SCHEMA, example)} - {()}
+    whole = {place.field for place in places(WHOLE, {})} | {place.field for place in places(WHOLE, examples()[0])}
+    return Fields(WHOLE, [sorted(own), sorted(own), sorted(whole - own - {()})])
+
+
+FIELDS = _fields()
+
+
 @st.composite
 def training_jobs(draw: st.DrawFn) -> tuple[dict[str, Any], list[Edit]]:
     """A good TrainingJob, and changes to it that may leave it good or not."""
-    example = draw(st.sampled_from(examples()))
-    return example, draw(edits(WHOLE, example, below=draw(st.sampled_from(_parts(example)))))
-
-
-def _parts(example: Mapping[str, Any]) -> list[Path]:
-    """Parts of a TrainingJob to change: mostly all of it, and each that is in Kubernetes' own words, which are many."""
-    levels: list[Path] = [("spec",), *(("spec", "roles", role) for role in example["spec"]["roles"])]
-    own = [(*level, *key) for level in levels for key in _KUBERNETES]
-    return [*own, *[()] * (2 * len(own))]
-
-
-_KUBERNETES: tuple[Path, ...] = (
-    *(("podPatch",), ("podPatch", "spec", "containers"), ("podPatch", "spec", "volumes")),
-    *(("placement", "affinity"), ("pod", "securityContext"), ("pod", "containerSecurityContext")),
-)
+    example = draw(lots()).choice(examples())
+    return example, draw(edits(FIELDS, example))
 
 
 def rendered(job: TrainingJob) -> list[dict[str, Any]]:

@@ -104,6 +104,11 @@ WEBHOOK_ONLY = {
         "spec.tasks[0].template.spec",
         "quantit",
     ),
+    "policy that waits for no time": (
+        job(policies=[{"event": "PodPending", "action": "AbortJob", "timeout": "soon"}]),
+        "spec.policies[0].timeout",
+        'time: invalid duration "soon"',
+    ),
     "policy of a task: event twice": (
         job(task(policies=[{"event": "PodFailed", "action": "RestartJob"}] * 2)),
         "spec.tasks[0].policies",
@@ -279,7 +284,7 @@ def test_devices_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "weights"), [("root/a", "1"), ("root/a", "1/0"), ("root/a", "1/x"), ("", "1"), ("root", "")]
+    ("path", "weights"), [("root/a", "1"), ("root/a", "1/0"), ("root/a", "1/x"), ("root", "")]
 )
 def test_hierarchies_have_a_weight_for_each_level(path: str, weights: str) -> None:
     """The annotations of hierarchical DRF have to match, and each weight to be more than nothing."""
