@@ -283,9 +283,7 @@ def test_devices_are_counted() -> None:
     admit_create(queue("q", capability={"cpu": ".5", "nvidia.com/gpu": "2000m"}), {})
 
 
-@pytest.mark.parametrize(
-    ("path", "weights"), [("root/a", "1"), ("root/a", "1/0"), ("root/a", "1/x"), ("root", "")]
-)
+@pytest.mark.parametrize(("path", "weights"), [("root/a", "1"), ("root/a", "1/0"), ("root/a", "1/x"), ("root", "")])
 def test_hierarchies_have_a_weight_for_each_level(path: str, weights: str) -> None:
     """The annotations of hierarchical DRF have to match, and each weight to be more than nothing."""
     manifest = queue("q")
