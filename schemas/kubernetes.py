@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.patch import MERGE_KEYS
 from kfp_volcano.schemas.structure import Finding, deviations, load_schema
 from kfp_volcano.schemas.wording import explain
 
@@ -18,24 +19,10 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.structure import Path, Schema
 
-__all__ = ["MERGE_KEYS", "part_findings", "patch_findings"]
+__all__ = ["NOT_TAKEN", "part_findings", "patch_findings"]
 
-MERGE_KEYS = {
-    "containers": "name",
-    "initContainers": "name",
-    "ephemeralContainers": "name",
-    "env": "name",
-    "volumes": "name",
-    "imagePullSecrets": "name",
-    "resourceClaims": "name",
-    "schedulingGates": "name",
-    "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-    "ports": "containerPort",
-    "hostAliases": "ip",
-    "topologySpreadConstraints": "topologyKey",
-}
-"""Lists of a pod template that are merged, and by which key (`patchMergeKey` in k8s.io/api/core/v1)."""
+NOT_TAKEN = "is not for the pods of a training"
+"""What is said of keys that pods have elsewhere."""
 
 
 def part_findings(value: Any, path: Path, *, place: tuple[str, ...]) -> Iterator[Finding]:
@@ -75,7 +62,33 @@ _CONTAINERS = ("containers", "initContainers")
 def _findings(value: Any, path: Path, schema: Schema) -> Iterator[Finding]:
     for deviation in deviations(value, schema):
         for finding in explain(deviation, schema, ()):
-            yield Finding((*path, *finding.path), finding.message, finding.remedy)
+            key = finding.path[-1] if finding.path else ""
+            if deviation.keyword == "additionalProperties" and key in _LEFT_OUT:
+                yield Finding((*path, *finding.path), NOT_TAKEN, _LEFT_OUT[str(key)])
+            else:
+                yield Finding((*path, *finding.path), finding.message, finding.remedy)
+
+
+_OLD_VOLUMES = (
+    *("azureDisk", "cinder", "fc", "flexVolume", "flocker", "gitRepo", "iscsi", "photonPersistentDisk", "quobyte"),
+    *("scaleIO", "storageos"),
+)
+_LEFT_OUT = {
+    "ephemeralContainers": "containers, or initContainers",
+    "hostnameOverride": "leave it out: pods find each other by their names",
+    "overhead": "leave it out: it comes from the RuntimeClass",
+    "preemptionPolicy": "leave it out: it comes from the PriorityClass",
+    "priority": "leave it out: it comes from the PriorityClass",
+    "resizePolicy": "leave it out: Volcano's webhook refuses it here",
+    "resources": "write it in the role's resources, or in those of a container",
+    "restartPolicy": "leave it out: Volcano's webhook refuses it here",
+    "restartPolicyRules": "leave it out: Volcano's webhook refuses it",
+    "stopSignal": "leave it out",
+    **dict.fromkeys(_OLD_VOLUMES, "use a persistentVolumeClaim"),
+    "windowsOptions": "leave it out: the pods run on Linux",
+    "workloadRef": "leave it out: Volcano schedules the Job as a gang",
+}
+"""Keys that pods have elsewhere, by what to do instead."""
 
 
 @cache
@@ -100,6 +113,11 @@ def _loose(rule: Schema) -> dict[str, Any]:
     kinds = rule["type"]
     loose = {key: part for key, part in rule.items() if key != "required"}
     loose["type"] = [*([kinds] if isinstance(kinds, str) else kinds), "null"]
+    if "enum" in rule:
+        loose["enum"] = [*rule["enum"], None]
+    if "propertyNames" in rule:
+        names_ = rule["propertyNames"]
+        loose["propertyNames"] = {**names_, "pattern": rf"^(\$patch|{names_['pattern'][1:-1]})$"}
     if "properties" in rule:
         loose["properties"] = {key: _loose(part) for key, part in rule["properties"].items()}
         loose["properties"]["$patch"] = {"type": "string", "enum": ["replace", "delete", "merge"]}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.schemas import kubernetes, names, resource_rules
-from kfp_volcano.schemas.structure import Finding
+from kfp_volcano.schemas import kubernetes, names, pod_outline, resource_rules
+from kfp_volcano.schemas.pod_template import toleration_faults
+from kfp_volcano.schemas.structure import Finding, is_known
 from kfp_volcano.schemas.wire import in_order
 
 if TYPE_CHECKING:
@@ -26,15 +27,19 @@ _SPEC: Path = ("spec",)
 def findings(sound: Sound) -> Iterator[Finding]:
     """What is wrong with what a document says about its pods, and about the pods of each role."""
     roles = in_order(sound.keys("spec", "roles"))
-    yield from _pods(sound, _SPEC, roles)
+    found = list(_pods(sound, _SPEC, roles))
+    yield from found
     for role in roles:
         path: Path = ("spec", "roles", role)
-        yield from _pods(sound, path, [role])
+        own = list(_pods(sound, path, [role]))
+        yield from own
         yield from resource_rules.findings(sound, path)
         place = (*path, "placement", "topology")
         if sound.get(*place) is not None:
             yield Finding(place, "is for the whole Job", "write it in spec.placement.topology")
         yield from _mounts(sound, path)
+        told = [finding.path for finding in (*found, *own)]
+        yield from pod_outline.findings(sound, role, told, examined=_examined(sound, role, roles))
     yield from resource_rules.coordinator_findings(sound)
     yield from _topology(sound)
     yield from resource_rules.unused_devices(sound, roles)
@@ -49,7 +54,10 @@ def _pods(sound: Sound, path: Path, roles: Sequence[str]) -> Iterator[Finding]:
     for name in sound.keys(*path, "volumes"):
         yield from _volume(sound, (*path, "volumes", name), name)
     for index in range(sound.count(*path, "placement", "tolerations")):
-        yield from _toleration(sound, (*path, "placement", "tolerations", index))
+        place = (*path, "placement", "tolerations", index)
+        toleration = sound.get(*place)
+        if isinstance(toleration, dict) and is_known(toleration):
+            yield from toleration_faults(toleration, place)
     for key, place in _KUBERNETES:
         value = sound.get(*path, *key)
         if value:
@@ -120,16 +128,12 @@ def _mounts(sound: Sound, role: Path) -> Iterator[Finding]:
         taken.setdefault(mount, str(path[-1]))
 
 
-def _toleration(sound: Sound, path: Path) -> Iterator[Finding]:
-    toleration = sound.get(*path)
-    if not isinstance(toleration, dict):
-        return
-    if toleration.get("operator") == "Exists" and toleration.get("value"):
-        yield Finding((*path, "value"), "goes with operator Equal alone", "leave it out")
-    if "key" not in toleration and toleration.get("operator", "Equal") == "Equal":
-        yield Finding((*path, "key"), "is missing: without it the operator has to be Exists", "operator: Exists")
-    if "tolerationSeconds" in toleration and toleration.get("effect", "NoExecute") != "NoExecute":
-        yield Finding((*path, "tolerationSeconds"), "goes with effect NoExecute alone", "effect: NoExecute")
+def _examined(sound: Sound, role: str, roles: Sequence[str]) -> bool:
+    """Whether a preflight examines the pods of a role: it has GPUs, or is the workers' and none has any."""
+    gpus = {each: sound.get("spec", "roles", each, "resources", "gpu", default=0) for each in roles}
+    return not sound.absent("spec", "faults", "preflight") and bool(
+        gpus[role] or (role == roles[0] and not any(gpus.values()))
+    )
 
 
 def _topology(sound: Sound) -> Iterator[Finding]:

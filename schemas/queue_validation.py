@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.structure import Finding, Path
 
-__all__ = ["queue_tree"]
+__all__ = ["build", "queue_tree"]
 
 
 def queue_tree(value: Mapping[str, Any], *, source: str = "tree") -> QueueTree:
@@ -33,7 +33,7 @@ def queue_tree(value: Mapping[str, Any], *, source: str = "tree") -> QueueTree:
     if found:
         problems = [Problem(dotted(path) or source, message, remedy) for path, message, remedy in found]
         raise SpecError(problems, source=source)
-    return _tree(plain)
+    return build(plain)
 
 
 def _by_place(found: list[Finding]) -> dict[Path, Finding]:
@@ -44,7 +44,8 @@ def _by_place(found: list[Finding]) -> dict[Path, Finding]:
     return first
 
 
-def _tree(value: Mapping[str, Any]) -> QueueTree:
+def build(value: Mapping[str, Any]) -> QueueTree:
+    """The QueueTree in a mapping that `queue_tree` found nothing wrong with."""
     spec = value["spec"]
     return QueueTree(
         name=value["metadata"]["name"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.schemas import names, pod_rules, role_rules
+from kfp_volcano.schemas import metadata_rules, pod_rules, role_rules
 from kfp_volcano.schemas.quantities import duration
 from kfp_volcano.schemas.sound import Sound
 from kfp_volcano.schemas.structure import Finding
@@ -35,7 +35,7 @@ _STRATEGIES = {
 def findings(value: Any, broken: Collection[Path]) -> Iterator[Finding]:
     """What breaks a rule in a document, beyond the places its schema already found `broken`."""
     sound = Sound(value, broken)
-    yield from _metadata(sound)
+    yield from metadata_rules.findings(value.get("metadata") if isinstance(value, dict) else {}, ("metadata",))
     strategy = _strategy(sound)
     yield from _strategy_findings(sound, strategy)
     yield from role_rules.findings(sound, strategy)
@@ -45,15 +45,6 @@ def findings(value: Any, broken: Collection[Path]) -> Iterator[Finding]:
         yield Finding(("spec", "mpi"), "is for framework mpi alone", "leave it out")
     for path, least, bound in _DURATIONS:
         yield from _duration(sound, path, least, bound)
-
-
-def _metadata(sound: Sound) -> Iterator[Finding]:
-    for key in sound.keys("metadata", "labels"):
-        if names.is_reserved_label(key):
-            yield Finding(("metadata", "labels", key), "is a label that others set", "use a prefix of your own")
-    for key in sound.keys("metadata", "annotations"):
-        if names.is_reserved_annotation(key):
-            yield Finding(("metadata", "annotations", key), "is an annotation that others set", "use another prefix")
 
 
 def _strategy(sound: Sound) -> str | None:

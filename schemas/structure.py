@@ -27,6 +27,7 @@ __all__ = [
     "all_deviations",
     "child_rule",
     "deviations",
+    "is_known",
     "load_schema",
     "normalise",
     "resolve",
@@ -41,6 +42,14 @@ Schema: TypeAlias = "Mapping[str, Any]"
 
 class Unknown:
     """Stands in a spec for a value that only the run will know, e.g. a pipeline parameter: right at any place."""
+
+
+def is_known(value: Any) -> bool:
+    """Whether nothing in a value is left to the run."""
+    if isinstance(value, Unknown):
+        return False
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(map(is_known, children))
 
 
 class Finding(NamedTuple):

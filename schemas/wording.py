@@ -117,7 +117,8 @@ def _unknown_key(path: Path, known: Sequence[str], planned: Collection[Path]) ->
     return Finding(path, "is an unknown key", _nearest(str(path[-1]), known))
 
 
-def _not_among(path: Path, found: Any, allowed: Sequence[str], planned: Collection[Path]) -> Finding:
+def _not_among(path: Path, found: Any, choices: Sequence[str | None], planned: Collection[Path]) -> Finding:
+    allowed = [each for each in choices if each is not None]  # in a patch, null takes the key out
     if _is_planned((*path, found), planned):
         return Finding(path, f"{shown(found)} is not supported in this version of kfp-volcano", _choice(allowed))
     return Finding(path, f"there is no {shown(found)}", _nearest(str(found), allowed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import kubernetes
 import psutil
@@ -107,6 +108,26 @@ def test_a_server_that_fails_says_why(tmp_path) -> None:
     broken.start()
     with pytest.raises(RuntimeError, match=r"(?s)broken ended before it was ready.*no such flag"):
         broken.wait_until(lambda: False, timeout_s=60.0)
+
+
+def _go(folder: Path, version: str) -> Path:
+    """A program that says it is a Go of that version."""
+    folder.mkdir()
+    program = folder / "go"
+    program.write_text(f"#!/bin/sh\necho {version}\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_a_go_that_is_too_old_is_passed_over(tmp_path, monkeypatch) -> None:
+    """What builds the programs is the first Go that can; where none can, it is said what would."""
+    old, new = _go(tmp_path / "old", "go1.19.8"), _go(tmp_path / "new", "go1.25.1")
+    monkeypatch.setenv("PATH", str(old.parent))
+    monkeypatch.setattr(binaries, "_INSTALLED", (str(tmp_path / "none"), str(new.parent)))
+    assert binaries._go() == str(new)
+    monkeypatch.setattr(binaries, "_INSTALLED", ())
+    with pytest.raises(SystemExit, match=r"old/go is go1\.19\.8: scripts/setup --cluster installs one"):
+        binaries._go()
 
 
 def test_free_ports_differ() -> None:

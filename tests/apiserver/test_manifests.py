@@ -19,7 +19,7 @@ from apiserver.server import ApiServer
 from kfp_volcano.errors import InvalidError
 from kfp_volcano.volcano.model.admission import admit_create, admit_update
 from strategies.edits import apply, edits
-from strategies.manifests import EXAMPLES, manifests, schema_of
+from strategies.manifests import EXAMPLES, fields_of, manifests
 
 pytestmark = pytest.mark.cluster
 
@@ -30,16 +30,22 @@ WEBHOOK_ONLY = {
     "queues, their state and children": r" ?(unable to find job queue|can (only|not) submit job to)[^;]*;?",
     "plugins": r" ?unable to find job plugin: [^;]*;?",
     "the order of tasks": r" ?job has dependencies between tasks, but doesn't form [^;]*;?",
-    "partitions": r" ?'replicas' are not equal to 'partitionPolicy[^;]*;?",
+    "partitions": r"'(Replicas|MinAvailable)' (are|is) not equal to \w+\*\w+ in task: \S*, job: \S*",
+    "tiers": r"(in subGroupPolicy '[^']*': )?must not specify 'highestTierAllowed' and 'highestTierName'[^.]*y\.? ?",
+    "mpi": r"The specified mpi master task was not found",
     "NUMA": r" ?the cpu request isn't  an integer in [^.]*\.",
     "pod templates": r" ?spec\.task\[\d+\]\.template\.spec\.containers: Required value\.",
     "names of pods": r" ?create pod with name .*? validate failed \[[^]]*\];?",
-    "claims named and described": r" ?conflict: If you want to use an existing PVC, just specify VolumeClaimName\.",
+    "claims named and described": r"conflict: If you want to use an existing PVC, just .* to specify VolumeClaimName",
+    "names of claims": r"invalid VolumeClaimName .* : \[[^]]*\]",
     "int32": r"json: cannot unmarshal number into Go value of type int32: .*",
     "what ParseQuantity knows": r"(quantities must match|unable to parse quantity's suffix|not a number: ).*",
+    "what ParseDuration knows": r"time: invalid duration .*",
     "a queue's place": r"(queue .* cannot use itself as parent|failed to get parent queue .* not found)",
     "a queue's family": r"((parent )?queue .* validation failed: sum of children's .*|queue .* capability\[.*)",
     "amounts below nothing": r'requestBody\.spec\.\S+: Invalid value: "[^"]*": must be greater than or equal to 0(, )?',
+    "parts of devices": r'requestBody\.spec\.\S+: Invalid value: "[^"]*": must be an integer(, )?',
+    "a path of queues": r"\S+ is not allowed to be in the sub path of .*",
     "policies of tasks, and lists of events": r"\d+ errors? occurred:\n(\t\*.*\n)+\n valid events are [^;]*;",
 }
 """What the webhooks refuse and the policies let pass, by what it is about: the model's sentences."""
@@ -50,6 +56,8 @@ POLICY_ONLY = {
     "no such key: name": "the webhook gives a task without a name one, the policies' expressions fail",
     "no such key: spec": "the webhook fills in an absent spec, the policies' expressions fail",
     "no such overload": "the webhook reads whole numbers as quantities, the policies' quantity() only text",
+    "must have the same length with": "the webhook splits a path that is absent into one name, which is empty",
+    "weights in volcano.sh/hierarchy-weights must be larger than 0": "the webhook reads more numbers than 1 and 1.5",
     "does not exist": "a mutating policy's patch needs the parent of what it adds",
 }
 """What the policies refuse and the webhooks take, by a part of the policies' message, and why."""
@@ -148,8 +156,7 @@ def test_model_and_server_agree_on_changed_jobs(apiserver: ApiServer, data: st.D
     """What the server refuses of a change to a live Job the model refuses; what else the webhooks refuse is known."""
     example = data.draw(st.sampled_from(EXAMPLES["Job"]))
     live = _live(apiserver, example)
-    schema = {"type": "object", "properties": {"spec": schema_of("Job")["properties"]["spec"]}}
-    changes = data.draw(edits(schema, {"spec": live["spec"]}))
+    changes = data.draw(edits(fields_of("Job", live=True), {"spec": live["spec"]}))
     changed = apply(live, changes)
     answer = apiserver.admin.update(changed, dry_run=True)
     try:

@@ -21,7 +21,14 @@ def problems(text, **metadata):
     return {}
 
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+NO_VALUES = "{nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In}]}]}"
 WORKER = "roles: {worker: {replicas: 2}}"
+
+
+def patched(pod, *more):
+    """A spec whose patch says something of its pods."""
+    return f"{{{', '.join([f'podPatch: {{spec: {{{pod}}}}}', *more, WORKER])}}}"
 
 
 @pytest.mark.parametrize(
@@ -93,6 +100,46 @@ WORKER = "roles: {worker: {replicas: 2}}"
             f"{{podPatch: {{spec: {{containers: [{{name: main}}]}}}}, {WORKER}}}",
             "podPatch.spec.containers[0].image",
             "main is another container (the training's container is called worker)",
+        ),
+        # Kubernetes' rules for them: fields by themselves
+        (patched("dnsPolicy: Nearest"), "podPatch.spec.dnsPolicy", 'no "Nearest"'),
+        (patched("priority: 5"), "podPatch.spec.priority", "comes from the PriorityClass"),
+        (
+            patched("containers: [{name: worker, ports: [{containerPort: 0}]}]"),
+            "podPatch.spec.containers[0].ports[0].containerPort",
+            "at least 1",
+        ),
+        # and together, also with what the spec says in its own words
+        (
+            patched("containers: [{name: worker, volumeMounts: [{name: w, mountPath: /w}]}]"),
+            "podPatch.spec.containers[0].volumeMounts[0].name",
+            "there is no volume w",
+        ),
+        (
+            patched("volumes: [{name: v, emptyDir: {}}]", "volumes: {v: {claim: c, mount: /v}}"),
+            "podPatch.spec.volumes[0]",
+            "persistentVolumeClaim and emptyDir",
+        ),
+        (patched("containers: [{name: worker, $patch: delete}]"), "podPatch.spec.containers", "has no worker"),
+        (
+            patched("containers: [{name: worker, resources: {limits: {cpu: 1}}}]"),
+            "podPatch.spec.containers[0].resources.limits",
+            "the role's resources",
+        ),
+        (
+            f"{{podPatch: {{metadata: {{annotations: {{volcano.sh/preemptable: 'true'}}}}}}, {WORKER}}}",
+            'podPatch.metadata.annotations["volcano.sh/preemptable"]',
+            "others set",
+        ),
+        (
+            f"{{pod: {{securityContext: {{seccompProfile: {{type: Localhost}}}}}}, {WORKER}}}",
+            "pod.securityContext.seccompProfile.localhostProfile",
+            "Localhost",
+        ),
+        (
+            f"{{placement: {{affinity: {{nodeAffinity: {{{REQUIRED}: {NO_VALUES}}}}}}}, {WORKER}}}",
+            f"placement.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].values",
+            "needs values",
         ),
         # placement
         (f"{{placement: {{topology: {{mode: hard}}}}, {WORKER}}}", "placement.topology.tier", "is missing"),

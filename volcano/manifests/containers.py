@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     from kfp_volcano.schemas.pods import Devices, EnvSource, Pod, Preflight, Volume
     from kfp_volcano.schemas.training_job import Agent, Resources, Role, TrainingJob
 
-__all__ = ["AGENT", "CHECKPOINTS", "SHM", "agent_container", "preflight_container", "training_container"]
+__all__ = ["agent_container", "preflight_container", "training_container"]
 
-AGENT = names.VOLUME_PREFIX + "agent"
-CHECKPOINTS = names.VOLUME_PREFIX + "checkpoints"
-SHM = names.VOLUME_PREFIX + "shm"
 _PACKING = ("python", "-m", "kfp_volcano.elastic.agent.packing")
 _DOWNWARD = {
     names.ENV_POD: "metadata.name",
@@ -31,7 +28,7 @@ _DOWNWARD = {
     names.ENV_TASK_INDEX: "metadata.labels['volcano.sh/task-index']",
     names.ENV_NODE: "spec.nodeName",
 }
-_AGENT_MOUNT = {"name": AGENT, "mountPath": names.AGENT_PATH}
+_AGENT_MOUNT = {"name": names.AGENT_VOLUME, "mountPath": names.AGENT_PATH}
 _SHARED = ("env", "envFrom", "imagePullPolicy", "resources", "securityContext", "volumeMounts")
 """What the preflight has in common with training."""
 
@@ -50,8 +47,8 @@ def training_container(
     ours = task == names.COORDINATOR
     command, arguments = (role.command, ()) if ours else frameworks.command(job, role)
     mounts = [
-        *([{"name": CHECKPOINTS, "mountPath": names.MOUNT_PATH}] if job.checkpoint else []),
-        *([{"name": SHM, "mountPath": "/dev/shm"}] if role.resources.shm else []),  # noqa: S108  # a pod's own
+        *([{"name": names.CHECKPOINTS_VOLUME, "mountPath": names.MOUNT_PATH}] if job.checkpoint else []),
+        *([{"name": names.SHM_VOLUME, "mountPath": "/dev/shm"}] if role.resources.shm else []),  # noqa: S108  # a pod's own
         *([_AGENT_MOUNT] if not ours and frameworks.copied_agent(job, role) else []),
         *map(_mount, volumes),
     ]
@@ -143,7 +140,7 @@ def agent_container(agent: Agent, container: dict[str, Any]) -> dict[str, Any]:
     It asks for the same resources: each container of a pod has to, for its quality of service and NUMA policy.
     """
     return {
-        "name": AGENT,
+        "name": names.AGENT_VOLUME,
         "image": agent.image,
         "command": [*_PACKING, f"{names.AGENT_PATH}/{names.AGENT_FILE}"],
         **{key: container[key] for key in ("imagePullPolicy", "resources", "securityContext") if key in container},

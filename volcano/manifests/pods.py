@@ -7,18 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.patch import strategic_merge
 from kfp_volcano.schemas.quantities import quantity_text
 from kfp_volcano.volcano.manifests import frameworks
-from kfp_volcano.volcano.manifests.containers import (
-    AGENT,
-    CHECKPOINTS,
-    SHM,
-    agent_container,
-    preflight_container,
-    training_container,
-)
+from kfp_volcano.volcano.manifests.containers import agent_container, preflight_container, training_container
 from kfp_volcano.volcano.manifests.devices import CLAIM
-from kfp_volcano.volcano.manifests.patch import strategic_merge
 from kfp_volcano.volcano.manifests.placement import combined, pod_placement
 from kfp_volcano.volcano.manifests.present import present
 
@@ -61,7 +54,7 @@ def pod_template(job: TrainingJob, role: Role, *, name: str, task: str, labels: 
             resourceClaims=_claims(devices, name, role),
             volumes=[
                 *_volumes(job, role.resources, volumes),
-                *([{"name": AGENT, "emptyDir": {}}] if agent else []),
+                *([{"name": names.AGENT_VOLUME, "emptyDir": {}}] if agent else []),
             ],
         ),
     }
@@ -122,9 +115,9 @@ def _merged_volumes(spec: Iterable[Volume], role: Iterable[Volume]) -> list[Volu
 def _volumes(job: TrainingJob, resources: Resources, volumes: Sequence[Volume]) -> list[dict[str, Any]]:
     ours: list[dict[str, Any]] = []
     if job.checkpoint:
-        ours.append({"name": CHECKPOINTS, "persistentVolumeClaim": {"claimName": job.checkpoint.volume}})
+        ours.append({"name": names.CHECKPOINTS_VOLUME, "persistentVolumeClaim": {"claimName": job.checkpoint.volume}})
     if resources.shm:
-        ours.append({"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": resources.shm}})
+        ours.append({"name": names.SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": resources.shm}})
     return [*ours, *({"name": volume.name, **_volume_source(volume)} for volume in volumes)]
 
 

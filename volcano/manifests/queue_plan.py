@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.errors import SpecError
+from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas import names
 from kfp_volcano.volcano.manifests.queue_case import Case
 from kfp_volcano.volcano.manifests.queue_order import Turn, shrinks, turns
@@ -15,7 +15,7 @@ from kfp_volcano.volcano.manifests.queue_terms import alike
 from kfp_volcano.volcano.manifests.queues import queue_manifest, targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from kfp_volcano.schemas.queue_tree import QueueTree
     from kfp_volcano.volcano.manifests.queue_state import Objects
@@ -36,9 +36,19 @@ def plan(tree: QueueTree, objects: Objects) -> Plan:
         raise SpecError(found, source=f"tree {tree.name} on this cluster")
     case = Case(tree.name, wanted, there)
     quotas = tuple(quota_steps(tree, objects.quotas))
+    changed = (*_default_released(case), *_turned(case))
+    first, found = _closing(case, changed)
+    if found:
+        raise SpecError(found, source=f"tree {tree.name} on this cluster")
     return Plan(
         tree=tree.name,
-        steps=(*_closed_to_drain(case), *_default_released(case), *_turned(case), *_opened_and_closed(case), *quotas),
+        steps=(
+            *(_state("open", name, "takes Jobs again; Volcano takes no change of it before") for name in first),
+            *changed,
+            *_closed_to_drain(case),
+            *_opened_and_closed(case, first),
+            *quotas,
+        ),
         differences={
             **{f"Queue {name}": differing for name in case.ends if (differing := _differences(case, name))},
             **{f"ResourceQuota {step.namespace}/{step.name}": step.changes for step in quotas},
@@ -58,6 +68,20 @@ def _differences(case: Case, name: str) -> tuple[Change, ...]:
         *_changed("closed", case.is_closed(name), end is not None and case.closed(name)),
         *_changed("tree", owner, case.tree if end else None),
     )
+
+
+def _closing(case: Case, steps: Iterable[Step]) -> tuple[list[str], list[Problem]]:
+    """Of the queues that change while they close: those to open first, as the tree has them open, and the others."""
+    first, found = [], []
+    for name in dict.fromkeys(step.name for step in steps if step.action in {"update", "move"}):
+        queue = case.there[name]
+        if queue.closing and name in case.wanted and not case.closed(name) and not case.is_closed(queue.terms.parent):
+            first.append(name)
+        elif queue.closing:
+            waits = queue.occupied or "what is in it"
+            words = "is closing, and Volcano takes no change of it meanwhile"
+            found.append(Problem(name, words, f"wait for {waits} to end"))
+    return first, found
 
 
 def _closed_to_drain(case: Case) -> Iterator[Step]:
@@ -155,9 +179,9 @@ def _awaited(case: Case, turn: Turn, end: Terms) -> str:
     return end.parent if turn.first_below and above and above.pods else ""
 
 
-def _opened_and_closed(case: Case) -> Iterator[Step]:
+def _opened_and_closed(case: Case, opened: Collection[str]) -> Iterator[Step]:
     for name in case.wanted:  # Volcano opens none below a closed one
-        if case.is_closed(name) and not case.closed(name):
+        if case.is_closed(name) and not case.closed(name) and name not in opened:
             yield _state("open", name, "takes Jobs again")
     for name in reversed(case.wanted):
         if case.closed(name) and not case.is_closed(name):

@@ -40,6 +40,8 @@ class Existing:
     tree: str | None
     """The tree it belongs to."""
     closed: bool
+    closing: bool
+    """Whether it waits for what is in it to end: until then Volcano's webhook takes no change of it."""
     pods: int
     """Pods that Volcano's last scheduling cycle counted in it and below it."""
     occupants: tuple[str, ...] = field(default=())
@@ -125,6 +127,7 @@ def _existing(queue: Mapping[str, Any], inside: tuple[str, ...]) -> Existing:
         terms=terms,
         tree=(queue["metadata"].get("labels") or {}).get(names.QUEUE_TREE_LABEL),
         closed=status.get("state") in _CLOSED,
+        closing=status.get("state") == "Closing",
         pods=int((status.get("allocated") or {}).get("pods", 0)),
         occupants=inside,
     )

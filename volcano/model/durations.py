@@ -11,12 +11,12 @@ __all__ = ["parse_duration"]
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = r"([0-9]*\.?[0-9]+|[0-9]+\.)(ns|us|µs|ms|s|m|h)"
-_WHOLE = re.compile(rf"^([+-]?)((?:{_PART})+|0)$")
+_WHOLE = re.compile(rf"([+-]?)((?:{_PART})+|0)")
 
 
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as `1h2m3.5s`. Raises ValueError where it is none."""
-    match = _WHOLE.match(text)
+    match = _WHOLE.fullmatch(text)
     if match is None:
         plain = re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)", text)
         raise ValueError(f'time: {"missing unit in" if plain else "invalid"} duration "{text}"')

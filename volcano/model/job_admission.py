@@ -24,6 +24,7 @@ _MUTATING = "mutatejob.volcano.sh"
 _VALIDATING = "validatejob.volcano.sh"
 _NEED_SVC = frozenset({"tensorflow", "mpi", "pytorch", "ray"})
 _DEFAULT_RETRIES = 3
+_AMOUNTS = frozenset({"limits", "requests"})
 
 
 def admit_create(job: Manifest, objects: Objects) -> Manifest:
@@ -51,9 +52,9 @@ def admit_update(old: Manifest, new: Manifest) -> None:
         if task.get("minAvailable", 0) > task.get("replicas", 0):
             name = task.get("name", "")
             raise _refused(f"spec.tasks[{index}]", f"'minAvailable' must be <= 'replicas' in task: {name}")
-        disorder = job_rules.partition_problem(task, key_of(new)[1])
+        disorder = list(job_rules.partition_problems(task, key_of(new)[1]))
         if disorder:
-            raise _refused(f"spec.tasks[{index}].replicas", disorder)
+            raise _denied(_VALIDATING, [(f"spec.tasks[{index}].{field}", sentence) for field, sentence in disorder])
     if after.get("minAvailable", 0) > sum(task.get("replicas", 0) for task in tasks):
         raise _refused("spec.minAvailable", "job 'minAvailable' must not be greater than total replicas")
     twice = job_rules.topology_problem(after.get("networkTopology"))
@@ -81,7 +82,7 @@ def _denied(webhook: str, problems: Sequence[tuple[str, str]]) -> InvalidError:
 
 
 def _fixed_part(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What no update may change; the controller fills in the names of claims that it makes."""
+    """What no update may change, as Go reads it; the controller fills in the names of claims that it makes."""
     fixed = {name: value for name, value in spec.items() if name not in {"minAvailable", "priorityClassName", "tasks"}}
     fixed["tasks"] = [
         {name: value for name, value in task.items() if name not in {"replicas", "minAvailable"}}
@@ -91,17 +92,28 @@ def _fixed_part(spec: Mapping[str, Any]) -> dict[str, Any]:
         {**volume, "volumeClaimName": ""} if volume.get("volumeClaim") is not None else volume
         for volume in spec.get("volumes") or ()
     ]
-    return fixed
+    read: dict[str, Any] = _read(fixed)
+    return read
+
+
+def _read(value: Any, *, amounts: bool = False) -> Any:
+    """A value as Go's types hold it: what is empty is not there, and an amount is a number however it is written."""
+    if isinstance(value, dict):
+        held = {name: _read(child, amounts=amounts or name in _AMOUNTS) for name, child in value.items()}
+        return {name: child for name, child in held.items() if child not in (None, "", [])}
+    if isinstance(value, list):
+        return [_read(child, amounts=amounts) for child in value]
+    return parse_quantity(value) if amounts and isinstance(value, str | int | float) else value
 
 
 def _unreadable(job: Manifest) -> tuple[str, str] | None:
     """Decoding the object fails on a quantity or a duration that is none, before any rule is looked at."""
     spec = job.get("spec") or {}
     for at, policies in (("spec", spec.get("policies")), *_each_task(spec, "policies")):
-        for policy in policies or ():
+        for number, policy in enumerate(policies or ()):
             problem = _problem_of(parse_duration, policy.get("timeout", "0"))
             if problem:
-                return f"{at}.policies", problem
+                return f"{at}.policies[{number}].timeout", problem
     for at, template in _each_task(spec, "template"):
         pod = (template or {}).get("spec") or {}
         for container in (*(pod.get("containers") or ()), *(pod.get("initContainers") or ())):

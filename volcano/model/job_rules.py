@@ -16,7 +16,7 @@ from kfp_volcano.volcano.model.template_rules import template_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["partition_problem", "problems", "topology_problem"]
+__all__ = ["partition_problems", "problems", "topology_problem"]
 
 _PLUGINS = frozenset({"env", "svc", "ssh", "pytorch", "tensorflow", "mpi", "hcclrank", "ray"})
 
@@ -46,7 +46,7 @@ def problems(job: Manifest, objects: Objects) -> Iterator[tuple[str, str]]:
         yield from _told(f"{at}.policies", policy_problem(task.get("policies") or (), "spec.tasks.policies"))
         yield from _name_problems("pod", f"{name}-{task['name']}-{index}", f"{at}.name", ";")
         yield from template_problems(task, index)
-        yield from _told(f"{at}.replicas", partition_problem(task, name))
+        yield from ((f"{at}.{field}", sentence) for field, sentence in partition_problems(task, name))
     yield from _name_problems("job", name, "metadata.name", "")
     if replicas < spec["minAvailable"]:
         yield "spec.minAvailable", " job 'minAvailable' should not be greater than total replicas in tasks;"
@@ -78,19 +78,18 @@ def topology_problem(topology: Mapping[str, Any] | None) -> str:
     return both if twice else ""
 
 
-def partition_problem(task: Mapping[str, Any], job: str) -> str:
-    """validatePartitionPolicy: the webhook's sentence on a task whose numbers and partitions differ, or nothing."""
+def partition_problems(task: Mapping[str, Any], job: str) -> Iterator[tuple[str, str]]:
+    """validatePartitionPolicy: the webhook's sentences on a task whose numbers and partitions differ, by field."""
     partitions = task.get("partitionPolicy")
     if not partitions:
-        return ""
+        return
     size, least = partitions["partitionSize"], partitions.get("minPartitions", 0)
     where = f"in task: {task['name']}, job: {job}"
-    problem = ""
     if task["replicas"] != partitions["totalPartitions"] * size:
-        problem = f"'Replicas' are not equal to TotalPartitions*PartitionSize {where}"
+        yield "replicas", f"'Replicas' are not equal to TotalPartitions*PartitionSize {where}"
     elif least > 0 and task.get("minAvailable", least * size) != least * size:
-        problem = f"'MinAvailable' is not equal to MinPartitions*PartitionSize {where}"
-    return problem + topology_problem(partitions.get("networkTopology"))
+        yield "minAvailable", f"'MinAvailable' is not equal to MinPartitions*PartitionSize {where}"
+    yield from _told("partitionPolicy.networkTopology", topology_problem(partitions.get("networkTopology")))
 
 
 def _lacks_master(spec: Mapping[str, Any]) -> bool:

@@ -50,7 +50,7 @@ def admit_create(queue: Manifest, objects: Objects) -> Manifest:
 def admit_update(old: Manifest, new: Manifest, objects: Objects) -> None:
     """Refuse a change that is wrong in itself or beside the queues around it. Raises InvalidError."""
     custom_resources.check(custom_resources.read(new, _VALIDATING, changing=False))
-    _check_alone(new, objects)
+    _check_alone({**new, "status": old.get("status") or {}}, objects)
     before, after = old["spec"], new["spec"]
     moved = before.get("parent") != after.get("parent")
     if moved:
@@ -106,7 +106,7 @@ def _refuse(problem: str, *fields: str) -> None:
 
 
 def _check_alone(queue: Manifest, objects: Objects) -> None:
-    problems = dict([*_alone_problems(queue), *_hierarchy_problems(queue, objects)])
+    problems = dict([*_alone_problems(queue), *_state_problems(queue), *_hierarchy_problems(queue, objects)])
     if problems:
         told = next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]"
         _refuse(told, *problems.values())
@@ -137,7 +137,7 @@ def _hierarchy_problem(name: str, path: str, weights: str, objects: Objects) -> 
 
 
 def _alone_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
-    """validateResourceQuantityOfQueue, validateStateOfQueue: guarantee <= deserved <= capability."""
+    """validateResourceQuantityOfQueue: guarantee <= deserved <= capability."""
     spec = queue["spec"]
     stated = {field: _amounts(spec, field) for field in _FIELDS}
     for field in ("capability", "deserved"):
@@ -157,6 +157,13 @@ def _alone_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
             most = capability[name]
             at = f"requestBody.spec.deserved.{name}: Invalid value:"
             yield f'{at} "{share}": deserved[{name}]={share} must be <= capability[{name}]={most}', "spec.deserved"
+
+
+def _state_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
+    """validateStateOfQueue: nothing about a queue changes while it closes."""
+    state = status_of(queue).get("state", "")
+    if state not in {"", "Open", "Closed"}:
+        yield f'requestBody.spec.state: Invalid value: "{state}": queue state must be in [Open Closed]', "status.state"
 
 
 def _amount_problems(name: str, amount: Any, at: str) -> Iterator[tuple[str, str]]:

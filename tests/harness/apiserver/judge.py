@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.client import Answer, Client
+from kfp_volcano.errors import InvalidError
+from kfp_volcano.volcano.model.admission import admit_create
 from kfp_volcano.volcano.model.pod_groups import build_pod_group
 from kfp_volcano.volcano.model.pods import build_pod, hosts_config
 
@@ -46,11 +48,24 @@ class Judge:
         for manifest, answer in list(answers):
             if manifest["kind"] == "Job" and answer.accepted:
                 answers += self._answers(_made_from(dict(answer.body)))
-        return [
-            Refusal(manifest["kind"], manifest["metadata"]["name"], answer.message, answer.fields)
-            for manifest, answer in answers
-            if not answer.accepted
+        return _refused(answers)
+
+    def queue_refusals(self, objects: Sequence[Mapping[str, Any]]) -> list[Refusal]:
+        """Why the objects of a tree of queues could not be created in their order; empty where all are accepted.
+
+        The policies look at each queue alone; for what Volcano's webhook asks of families the model speaks.
+        """
+        spaces = {each["metadata"]["namespace"] for each in objects if "namespace" in each["metadata"]} - {"default"}
+        quotas = [
+            {**each, "metadata": {**each["metadata"], "namespace": self._namespace}}
+            for each in objects
+            if each["kind"] == "ResourceQuota"
         ]
+        queues = [dict(each) for each in objects if each["kind"] == "Queue"]
+        found = _refused(
+            self._answers([*queues, *quotas, *(each for space in spaces for each in _surroundings(space))])
+        )
+        return [*found, *_refused_by_the_model(queues)]
 
     def close(self) -> None:
         """End its threads."""
@@ -63,6 +78,25 @@ class Judge:
     def _ask(self, manifest: Mapping[str, Any]) -> Answer:
         self.asked += 1
         return self._client.create(manifest, dry_run=True, strict=True)
+
+
+def _refused(answers: Iterable[tuple[Mapping[str, Any], Answer]]) -> list[Refusal]:
+    return [
+        Refusal(manifest["kind"], manifest["metadata"]["name"], answer.message, answer.fields)
+        for manifest, answer in answers
+        if not answer.accepted
+    ]
+
+
+def _refused_by_the_model(queues: Sequence[dict[str, Any]]) -> list[Refusal]:
+    there: dict[tuple[str, str], dict[str, Any]] = {}
+    for queue in queues:
+        name = queue["metadata"]["name"]
+        try:
+            there["", name] = {**admit_create(queue, {"Queue": there}), "status": {"state": "Open"}}
+        except InvalidError as error:
+            return [Refusal("Queue", name, str(error), error.fields)]
+    return []
 
 
 def _surroundings(namespace: Any) -> Iterator[dict[str, Any]]:
@@ -94,5 +128,5 @@ def _made_from(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     }
 
 
-_MUST_EXIST = {"priorityClassName", "serviceAccountName"}
+_MUST_EXIST = {"priorityClassName", "runtimeClassName", "serviceAccountName"}
 """Whether objects of these names exist is another question; about the names the PodTemplate is asked."""

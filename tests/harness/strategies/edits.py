@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
-from strategies.json_schema import Path, Schema, broken, place, values
+from strategies.json_schema import Field, Path, Place, Schema, broken, free_keys, places, values
 
-__all__ = ["ABSENT", "Edit", "apply", "edits"]
+__all__ = ["ABSENT", "Edit", "Fields", "apply", "edits", "lots"]
 
 ABSENT = type("Absent", (), {"__repr__": lambda _: "ABSENT", "__deepcopy__": lambda self, _: self})()
 """The value of an edit that takes something out."""
@@ -51,20 +52,59 @@ def _set(document: Any, path: Path, value: Any) -> None:
         document[last : last + 1] = [] if value is ABSENT else [value]
 
 
+class Fields:
+    """The fields of a schema, some of them oftener than others, and where in documents they are."""
+
+    def __init__(self, schema: Schema, chosen: Sequence[Sequence[Field]]) -> None:
+        """Each group of `chosen` fields is chosen from as often as another."""
+        self.schema = schema
+        self.chosen = [list(group) for group in chosen]
+        self._known: list[tuple[Any, dict[Field, list[Place]]]] = []
+
+    def places(self, document: Any) -> dict[Field, list[Place]]:
+        """Where in a document each field is or could be; kept for documents that are asked about again."""
+        for known, found in self._known:
+            if known is document:
+                return found
+        found: dict[Field, list[Place]] = {}
+        for place in places(self.schema, document):
+            found.setdefault(place.field, []).append(place)
+        self._known = [*self._known[-_KEPT:], (document, found)]
+        return found
+
+
 @st.composite
-def edits(draw: st.DrawFn, schema: Schema, document: Any, *, max_size: int = 3) -> list[Edit]:
-    """Some changes to a document, each as good or as bad as its schema allows; perhaps none."""
+def edits(draw: st.DrawFn, fields: Fields, document: Any) -> list[Edit]:
+    """Up to three changes to a document, each of another field, and as good or as bad as the schema allows."""
+    found, pick = fields.places(document), draw(lots())
     changes: list[Edit] = []
-    for _ in range(draw(st.integers(0, max_size))):
-        path, rule = draw(place(schema, apply(document, changes)))
-        kind = draw(st.sampled_from(["good", "good", "broken", "broken", "absent", "unknown"]))
-        if kind == "unknown" and "properties" in rule:
-            changes.append(Edit((*path, draw(_unknown_keys)), draw(st.sampled_from([1, "x", {}, None]))))
-        elif kind == "absent":
-            changes.append(Edit(path, ABSENT))
-        else:
-            changes.append(Edit(path, draw(values(rule, schema) if kind == "good" else broken(rule, schema))))
+    for _ in range(pick.choice(_COUNTS)):
+        field = pick.choice(pick.choice(fields.chosen))
+        if field in found:
+            changes.append(draw(_edit(pick, pick.choice(found[field]), fields.schema)))
     return changes
 
 
-_unknown_keys = st.sampled_from(["unknown", "Name", "min_available", "", "a b", "replicas ", "spec", "é", "x" * 300])
+def lots() -> st.SearchStrategy[random.Random]:
+    """What draws lots evenly. Hypothesis itself prefers what comes first, and would hardly come to most fields."""
+    return st.integers(0, 2**32 - 1).map(random.Random)
+
+
+@st.composite
+def _edit(draw: st.DrawFn, pick: random.Random, place: Place, schema: Schema) -> Edit:
+    kind = pick.choice(["good", "good", "good", "good", "broken", "broken", "absent", "key"])
+    path, rule = place.path, place.rule
+    if kind == "key" and isinstance(rule.get("additionalProperties"), Mapping):
+        key = draw(broken(free_keys(rule, schema), schema).filter(lambda made: isinstance(made, str)))
+        return Edit((*path, key), draw(values(rule["additionalProperties"], schema)))
+    if kind == "key" and "properties" in rule:
+        return Edit((*path, pick.choice(_UNKNOWN_KEYS)), pick.choice([1, "x", {}, None]))
+    if kind == "absent":
+        return Edit(path, ABSENT)
+    return Edit(path, draw(values(rule, schema) if kind == "good" else broken(rule, schema)))
+
+
+_KEPT = 40
+_COUNTS = (1, 1, 2, 3)
+"""How many changes a document gets: alone each is told apart, together they may hide each other."""
+_UNKNOWN_KEYS = ("unknown", "Name", "min_available", "", "a b", "replicas ", "spec", "é", "x" * 300)

@@ -7,6 +7,7 @@ a schema is covered from then on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,9 +15,25 @@ from hypothesis import strategies as st
 
 from strategies.texts import hostile, near_misses
 
-__all__ = ["Path", "Schema", "broken", "follow", "keys", "place", "texts", "values"]
+__all__ = [
+    "ANY",
+    "Field",
+    "Path",
+    "Place",
+    "Schema",
+    "broken",
+    "follow",
+    "free_keys",
+    "keys",
+    "places",
+    "texts",
+    "values",
+]
 
 Path = tuple[str | int, ...]
+Field = tuple[str, ...]
+"""A path in a schema: `ANY` stands for a free key and for an entry of a list."""
+ANY = "*"
 Schema = Mapping[str, Any]
 
 _ANY_NAME = r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?"
@@ -80,65 +97,65 @@ def broken(rule: Schema, root: Schema) -> st.SearchStrategy[Any]:
     return st.one_of(choices)
 
 
-@st.composite
-def place(draw: st.DrawFn, root: Schema, document: Any) -> tuple[Path, Schema]:
-    """Somewhere in a document, whether something is there or could be, and what `root` says about it."""
-    path: Path = ()
-    rule, value = follow(root, root), document
-    while True:
-        children = list(_children(rule, value, root))
-        if not children or (path and draw(st.integers(0, 5)) == 0):
-            return path, rule
-        key, rule, value = draw(st.sampled_from(children))
-        if key is _FRESH:
-            key = draw(values(rule.get("x-key", {"type": "string", "pattern": _ANY_NAME}), root))
-        path, rule = (*path, key), follow(rule, root)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Somewhere in a document, whether something is there or could be."""
+
+    field: Field
+    """What it is in the schema."""
+    path: Path
+    rule: Schema
+    """What the schema says about it."""
 
 
-_FRESH: Any = object()
-"""Stands for a key that the document does not have yet."""
-_PRESENT_FIRST = 3
-"""How much more often a walk goes on to what is there than to what is not."""
+def places(root: Schema, document: Any) -> Iterator[Place]:
+    """Every place in a document that a schema knows; where keys are free, one more beside those that are there."""
+    yield from _everywhere(follow(root, root), document, root, Place((), (), follow(root, root)))
 
 
-def _children(rule: Schema, value: Any, root: Schema) -> Iterator[tuple[Any, Schema, Any]]:
-    """The ways on from a place: key, rule, value there."""
+def texts(root: Schema, document: Any) -> Iterator[Path]:
+    """Every place in a document where a text is or could be."""
+    return (place.path for place in places(root, document) if _takes_text(place.rule))
+
+
+def keys(root: Schema, document: Any) -> Iterator[tuple[Path, Schema]]:
+    """Every mapping in a document whose keys are free, and what its values have to be."""
+    for place in places(root, document):
+        if isinstance(place.rule.get("additionalProperties"), Mapping):
+            yield place.path, follow(place.rule["additionalProperties"], root)
+
+
+def free_keys(rule: Schema, root: Schema) -> Schema:
+    """What a schema says about the keys of a mapping."""
+    return follow(rule.get("propertyNames", {"type": "string", "pattern": _ANY_NAME}), root)
+
+
+def _everywhere(rule: Schema, value: Any, root: Schema, at: Place, above: tuple[Any, ...] = ()) -> Iterator[Place]:
+    yield at
+    properties = rule.get("properties")
+    if value is None and any(properties is each for each in above):
+        return  # a rule that holds itself, as queues hold queues: once is enough
+    further = above if properties is None else (*above, properties)
+    for part, key, child, there in _children(rule, value):
+        known = follow(child, root)
+        yield from _everywhere(known, there, root, Place((*at.field, part), (*at.path, key), known), further)
+
+
+def _children(rule: Schema, value: Any) -> Iterator[tuple[str, str | int, Schema, Any]]:
+    """The ways on from a place: part of the field, key, rule, value there."""
     there = value if isinstance(value, dict) else {}
-    for key, child in rule.get("properties", {}).items():
-        yield from [(key, child, there.get(key))] * (_PRESENT_FIRST if key in there else 1)
+    properties = rule.get("properties", {})
+    for key, child in properties.items():
+        yield key, key, child, there.get(key)
     if isinstance(rule.get("additionalProperties"), Mapping):
-        child = follow(rule["additionalProperties"], root)
-        for key in there.keys() - rule.get("properties", {}).keys():
-            yield from [(key, child, there[key])] * _PRESENT_FIRST
-        yield _FRESH, {**child, "x-key": rule.get("propertyNames", {"type": "string", "pattern": _ANY_NAME})}, None
+        for key in {**there, "name": None}.keys() - properties.keys():
+            yield ANY, key, rule["additionalProperties"], there.get(key)
     if "items" in rule or "prefixItems" in rule:
         items = value if isinstance(value, list) else []
         first = rule.get("prefixItems", [])
         for index in range(len(items) + 1):
             child = first[index] if index < len(first) else rule.get("items", {})
-            yield index, child, items[index] if index < len(items) else None
-
-
-def texts(root: Schema, document: Any) -> Iterator[Path]:
-    """Every place in a document where a text is or could be."""
-    return (path for path, rule in _everywhere(follow(root, root), document, root, ()) if _takes_text(rule))
-
-
-def keys(root: Schema, document: Any) -> Iterator[tuple[Path, Schema]]:
-    """Every mapping in a document whose keys are free, and what its values have to be."""
-    for path, rule in _everywhere(follow(root, root), document, root, ()):
-        if isinstance(rule.get("additionalProperties"), Mapping):
-            yield path, follow(rule["additionalProperties"], root)
-
-
-def _everywhere(rule: Schema, value: Any, root: Schema, path: Path) -> Iterator[tuple[Path, Schema]]:
-    yield path, rule
-    seen = set()
-    for key, child, there in _children(rule, value, root):
-        name = "name" if key is _FRESH else key
-        if name not in seen:
-            seen.add(name)
-            yield from _everywhere(follow(child, root), there, root, (*path, name))
+            yield ANY, index, child, items[index] if index < len(items) else None
 
 
 def _typed(kind: str, rule: Schema, root: Schema, depth: int) -> st.SearchStrategy[Any]:
@@ -146,8 +163,8 @@ def _typed(kind: str, rule: Schema, root: Schema, depth: int) -> st.SearchStrate
     made: dict[str, Callable[[], st.SearchStrategy[Any]]] = {
         "object": lambda: _objects(rule, root, depth - 1),
         "array": lambda: _arrays(rule, root, depth - 1),
-        "integer": lambda: st.integers(least, min(most, _LARGEST)),
-        "number": lambda: st.integers(max(1, least), min(most, 30 * _LARGEST)),
+        "integer": lambda: st.integers(least, max(least, min(most, _LARGEST))),
+        "number": lambda: st.integers(max(1, least), max(1, least, min(most, 30 * _LARGEST))),
         "boolean": st.booleans,
         "null": st.none,
         "string": lambda: _texts(rule.get("pattern"), rule.get("minLength", 0), rule.get("maxLength", 200)),

@@ -87,11 +87,25 @@ class Webhook:
             self.admit_deletion(name)
             del self.queues[name]
         else:
-            self.queues[name]["status"]["state"] = {"close": "Closed", "open": "Open"}[step.action]
+            state = "Closing" if name in self.jobs.values() else "Closed"
+            self.queues[name]["status"]["state"] = state if step.action == "close" else "Open"
+
+    def end_jobs(self):
+        """Every Job ends, and what closed is closed."""
+        self.run_jobs({})
+
+    def run_jobs(self, jobs):
+        """These Jobs are there, by queue; a queue that closes is closed when it has none."""
+        self.jobs = dict(jobs)
+        for name, queue in self.queues.items():
+            if queue["status"]["state"] == "Closing" and name not in self.jobs.values():
+                queue["status"]["state"] = "Closed"
 
     def admit(self, queue, old):
         """AdmitQueues."""
         name, spec = queue["metadata"]["name"], queue["spec"]
+        if queue["status"]["state"] not in {"Open", "Closed"}:  # validateStateOfQueue
+            raise RefusedError("queue state must be in [Open Closed]")
         self.quantities(spec)
         if old is None or old["spec"]["parent"] != spec["parent"]:
             self.hierarchy(name, spec)
@@ -196,6 +210,18 @@ def apply(webhook, tree):
     return found
 
 
+def possible(webhook, tree):
+    """Whether there is a plan; there is none only where a queue would have to change while it closes."""
+    try:
+        plan(tree, webhook.objects())
+    except SpecError as error:
+        closing = {name for name, queue in webhook.queues.items() if queue["status"]["state"] == "Closing"}
+        if not {problem.path for problem in error.problems} <= closing:
+            raise
+        return False
+    return True
+
+
 def brought_about(webhook, tree):
     """Each queue of the tree is what the tree says, by value."""
     for name, target in targets(tree).items():
@@ -276,20 +302,21 @@ def test_no_step_is_refused_and_the_last_leaves_the_tree(sequence, data):
         if any(not target.leaf and name in webhook.jobs.values() for name, target in targets(tree).items()):
             with pytest.raises(SpecError, match="cannot get queues below it"):
                 plan(tree, webhook.objects())
-            webhook.jobs.clear()
+            webhook.end_jobs()
+        if not possible(webhook, tree):
+            webhook.end_jobs()
         found = apply(webhook, tree)
         brought_about(webhook, tree)
         for queue in set(webhook.jobs.values()) - set(targets(tree)) - {"default"}:
-            assert webhook.queues[queue]["status"]["state"] == "Closed"
+            assert webhook.queues[queue]["status"]["state"] == "Closing"
         again = plan(tree, webhook.objects())
         assert again.steps == ()
         assert again.differences == {}
         assert again.kept == found.kept
         leaves = sorted(name for name in webhook.queues if name != "root" and not webhook.below(name))
-        webhook.jobs |= {
-            f"j{index}": data.draw(st.sampled_from(leaves)) for index in range(data.draw(st.integers(0, 2)))
-        }
-    webhook.jobs.clear()
+        started = {f"j{index}": data.draw(st.sampled_from(leaves)) for index in range(data.draw(st.integers(0, 2)))}
+        webhook.run_jobs({**webhook.jobs, **started})
+    webhook.end_jobs()
     apply(webhook, sequence[-1])
     assert set(webhook.queues) == {"root", "default", *targets(sequence[-1])}
 
@@ -368,7 +395,7 @@ def test_a_queue_that_has_jobs_is_never_deleted():
     assert found.kept == ("b has left the tree, but has Job team/j: apply again when that has ended",)
     assert "deserved" not in webhook.spec("b")
     assert webhook.spec("b")["parent"] == "dept"
-    webhook.jobs.clear()
+    webhook.end_jobs()
     assert actions(apply(webhook, smaller)) == [("delete", "b")]
 
 
@@ -380,6 +407,27 @@ def test_a_queue_that_stays_for_its_jobs_is_no_obstacle_to_its_department():
     apply(webhook, tree_of(queue("dept", 8)))
     assert webhook.spec("b")["parent"] == "root"
     assert webhook.below("dept") == []
+
+
+def test_a_queue_changes_before_it_is_closed():
+    """Volcano takes no change of a queue that waits for its Jobs to end."""
+    webhook = Webhook()
+    apply(webhook, tree_of(queue("a", 4)))
+    webhook.jobs["j"] = "a"
+    found = apply(webhook, tree_of(queue("a", 2, closed=True)))
+    assert actions(found) == [("update", "a"), ("close", "a")]
+
+
+def test_a_closing_queue_is_opened_before_it_changes():
+    """Where the tree has it open again; otherwise the plan says what to wait for."""
+    webhook = Webhook()
+    apply(webhook, tree_of(queue("a", 4)))
+    webhook.jobs["j"] = "a"
+    apply(webhook, tree_of(queue("a", 4, closed=True)))
+    with pytest.raises(SpecError, match=r"a: is closing, .* \(wait for Job team/j to end\)"):
+        plan(tree_of(queue("a", 2, closed=True)), webhook.objects())
+    found = apply(webhook, tree_of(queue("a", 2)))
+    assert actions(found) == [("open", "a"), ("update", "a")]
 
 
 def test_queues_of_others_are_not_touched():

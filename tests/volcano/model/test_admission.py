@@ -24,6 +24,7 @@ QUEUES = [
     queue("team", parent="department"),
     queue("shut", "Closed"),
 ]
+TWO_TIERS = {"mode": "hard", "highestTierAllowed": 1, "highestTierName": "rack"}
 OBJECTS = {"Queue": {("", each["metadata"]["name"]): each for each in QUEUES}}
 
 
@@ -52,7 +53,34 @@ WEBHOOK_ONLY = {
     "partitions that do not add up": (
         job(task(partitionPolicy={"totalPartitions": 2, "partitionSize": 2})),
         "spec.tasks[0].replicas",
-        "'Replicas' are not equal to",
+        "'Replicas' are not equal to TotalPartitions*PartitionSize in task: w, job: job",
+    ),
+    "partitions that the minimum does not fill": (
+        job(task(minAvailable=1, partitionPolicy={"totalPartitions": 2, "partitionSize": 1, "minPartitions": 2})),
+        "spec.tasks[0].minAvailable",
+        "'MinAvailable' is not equal to MinPartitions*PartitionSize",
+    ),
+    "partitions with two tiers": (
+        job(task(partitionPolicy={"totalPartitions": 2, "partitionSize": 1, "networkTopology": TWO_TIERS})),
+        "spec.tasks[0].partitionPolicy.networkTopology",
+        "'highestTierAllowed' and 'highestTierName'",
+    ),
+    "two tiers": (job(networkTopology=TWO_TIERS), "spec.networkTopology", "'highestTierAllowed' and 'highestTierName'"),
+    "mpi without its master": (job(plugins={"mpi": []}), "spec.plugins.mpi", "mpi master task was not found"),
+    "mpi with another master": (
+        job(task("master"), plugins={"mpi": ["--master=launcher"]}),
+        "spec.plugins.mpi",
+        "mpi master task was not found",
+    ),
+    "claim with an unfit name": (
+        job(volumes=[{"mountPath": "/a", "volumeClaimName": "My_Claim"}]),
+        "spec.volumes[0]",
+        "invalid VolumeClaimName My_Claim",
+    ),
+    "dependency named twice": (
+        job(task("a"), task("b", dependsOn={"name": ["a", "a"]})),
+        "spec.tasks",
+        "directed acyclic graph",
     ),
     "NUMA without whole CPUs": (
         job(task(topologyPolicy="restricted")),
@@ -75,6 +103,11 @@ WEBHOOK_ONLY = {
         job(task(template={"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1e1.5"}}}]}})),
         "spec.tasks[0].template.spec",
         "quantit",
+    ),
+    "policy that waits for no time": (
+        job(policies=[{"event": "PodPending", "action": "AbortJob", "timeout": "soon"}]),
+        "spec.policies[0].timeout",
+        'time: invalid duration "soon"',
     ),
     "policy of a task: event twice": (
         job(task(policies=[{"event": "PodFailed", "action": "RestartJob"}] * 2)),
@@ -117,6 +150,68 @@ def test_parent_queue_must_be_there() -> None:
         with pytest.raises(InvalidError, match="parent") as refused:
             admit_create(queue("new", parent=parent), OBJECTS)
         assert refused.value.fields == ("spec.parent",)
+
+
+def test_a_queue_does_not_change_while_it_closes() -> None:
+    """Volcano knows the states Open and Closed alone in a Queue that is changed."""
+    for state, taken in (("Open", True), ("Closed", True), ("Closing", False), ("Unknown", False)):
+        old = queue("q", state, weight=1)
+        changed = {**old, "spec": {"weight": 2}}
+        if taken:
+            admit_update(old, changed, {})
+        else:
+            with pytest.raises(InvalidError, match=r"queue state must be in \[Open Closed\]"):
+                admit_update(old, changed, {})
+
+
+def test_no_queue_lies_on_the_way_to_another() -> None:
+    """A path of hierarchical DRF that another queue's goes on from is refused."""
+    there, way = queue("there"), queue("way")
+    there["metadata"]["annotations"] = {"volcano.sh/hierarchy": "root/a/b", "volcano.sh/hierarchy-weights": "1/1/1"}
+    way["metadata"]["annotations"] = {"volcano.sh/hierarchy": "root/a", "volcano.sh/hierarchy-weights": "1/1"}
+    with pytest.raises(InvalidError, match="is not allowed to be in the sub path of root/a/b of queue there"):
+        admit_create(way, {"Queue": {("", "there"): there}})
+
+
+def group(**spec: Any) -> dict[str, Any]:
+    metadata = {"name": "group", "namespace": "default"}
+    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field", "sentence"),
+    [
+        (group(minMember=1, queue="nowhere"), "spec.queue", 'unable to find queue: .*"nowhere" not found'),
+        (group(minMember=1, queue="shut"), "spec.queue", "queue `shut` status is `Closed`"),
+        (group(networkTopology=TWO_TIERS), "spec.networkTopology", "'highestTierAllowed' and 'highestTierName'"),
+        (
+            group(subGroupPolicy=[{"name": "s", "networkTopology": TWO_TIERS}]),
+            "spec.subGroupPolicy[0].networkTopology",
+            "in subGroupPolicy 's': must not specify",
+        ),
+    ],
+)
+def test_rules_for_pod_groups(manifest: dict[str, Any], field: str, sentence: str) -> None:
+    """A PodGroup needs a queue that is there and open, and says each tier in one way."""
+    with pytest.raises(InvalidError, match=sentence) as refused:
+        admit_create(manifest, OBJECTS)
+    assert field in refused.value.fields
+
+
+def test_the_same_amount_is_no_change_of_a_live_job() -> None:
+    """Typed programs compare: 1000m is 1, what is empty is absent, and the controller names the claims it makes."""
+    volume = {"mountPath": "/v", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}
+    old = admit_create(job(volumes=[volume]), OBJECTS)
+    new = copy.deepcopy(old)
+    new["spec"]["tasks"][0]["template"]["spec"]["containers"][0] |= {
+        "resources": {"requests": {"cpu": "1.5"}},
+        "args": [],
+    }
+    new["spec"]["volumes"][0]["volumeClaimName"] = "made-1"
+    admit_update(old, new, OBJECTS)
+    new["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["image"] = "other"
+    with pytest.raises(InvalidError, match="may not change fields other than"):
+        admit_update(old, new, OBJECTS)
 
 
 # What the API server taught: each was a disagreement between the model and it.
@@ -184,6 +279,15 @@ def test_a_guarantee_has_to_be_deserved() -> None:
     with pytest.raises(InvalidError) as refused:
         admit_create(queue("q", guarantee={"resource": {"cpu": "0"}}), {})
     assert refused.value.fields == ("spec.deserved",)
+
+
+def test_devices_are_counted() -> None:
+    """There is no half of a device, and no half of a pod."""
+    for name in ("nvidia.com/gpu", "pods"):
+        with pytest.raises(InvalidError, match=f'{name}: Invalid value: "500m": must be an integer') as refused:
+            admit_create(queue("q", capability={name: ".5"}), {})
+        assert refused.value.fields == ("spec.capability",)
+    admit_create(queue("q", capability={"cpu": ".5", "nvidia.com/gpu": "2000m"}), {})
 
 
 @pytest.mark.parametrize(("path", "weights"), [("root/a", "1"), ("root/a", "1/0"), ("root/a", "1/x"), ("root", "")])

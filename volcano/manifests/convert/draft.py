@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.schemas.kubernetes import part_findings, patch_findings
+from kfp_volcano.schemas.kubernetes import NOT_TAKEN, part_findings, patch_findings
 from kfp_volcano.schemas.quantities import quantity
 from kfp_volcano.schemas.wording import dotted
 from kfp_volcano.volcano.manifests.convert.source import refuse
@@ -185,11 +185,20 @@ def _patch_findings(value: Any) -> Iterable[Finding]:
     held = spec.get("containers", {})
     rest = {**value, "spec": {key: part for key, part in spec.items() if key != "containers"}}
     yield from patch_findings(rest, (), containers=())
-    groups = (("*", [{"name": "*", **held["*"]}] if "*" in held else []), ("+", held.get("+", [])))
+    groups = (("*", [{"name": _TRAINING, **held["*"]}] if "*" in held else []), ("+", held.get("+", [])))
     for group, containers in groups:
-        for found in patch_findings({"spec": {"containers": containers}}, (), containers=("*",)):
+        for found in patch_findings({"spec": {"containers": containers}}, (), containers=(_TRAINING,)):
             _, _, index, *path = found.path
             yield found._replace(path=("spec", "containers", group, *(() if group == "*" else (index,)), *path))
+
+
+_TRAINING = "training"
+"""A name for the training container while that has none."""
+_LOST = {
+    "is an unknown key": ("Volcano's Job does not take this field of a pod", "leave it out"),
+    NOT_TAKEN: ("no pod of a training can have it", "see schemas/json/pod-template.v1.schema.json"),
+}
+"""Findings that concern a field as such, and how they are told."""
 
 
 def _settled(
@@ -201,9 +210,9 @@ def _settled(
     """
     value = copy.deepcopy(value)
     while found := next(iter(check(value)), None):
-        if found.message != "is an unknown key" or not _exists(value, found.path):
+        if found.message not in _LOST or not _exists(value, found.path):
             refuse(origin(found.path), found.message, found.remedy)
-        account.lost(origin(found.path), "Volcano's Job does not take this field of a pod", "leave it out")
+        account.lost(origin(found.path), *_LOST[found.message])
         parent = value
         for key in found.path[:-1]:
             parent = parent[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfp_volcano.volcano.manifests.patch import strategic_merge
+from kfp_volcano.schemas.patch import strategic_merge
 
 POD = {
     "containers": [{"name": "worker", "image": "x", "args": ["a"], "env": [{"name": "A", "value": "1"}]}],

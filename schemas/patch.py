@@ -9,9 +9,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from kfp_volcano.schemas.kubernetes import MERGE_KEYS
+__all__ = ["MERGE_KEYS", "strategic_merge"]
 
-__all__ = ["strategic_merge"]
+MERGE_KEYS = {
+    "containers": "name",
+    "initContainers": "name",
+    "ephemeralContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "imagePullSecrets": "name",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "ports": "containerPort",
+    "hostAliases": "ip",
+    "topologySpreadConstraints": "topologyKey",
+}
+"""Lists of a pod template that are merged, and by which key (`patchMergeKey` in k8s.io/api/core/v1)."""
 
 
 def strategic_merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
