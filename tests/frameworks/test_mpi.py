@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("mpi4py", reason="the program of this example needs mpi4py", exc_type=ImportError)
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(shutil.which("mpirun") is None, reason="OpenMPI is not installed (openmpi-bin)"),
     pytest.mark.skipif(
         shutil.which("sshd") is None and shutil.which("/usr/sbin/sshd") is None,

@@ -9,6 +9,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(
         importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed (extra `tensorflow`)"
     ),

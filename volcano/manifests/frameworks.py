@@ -81,6 +81,8 @@ def environment(job: TrainingJob, role: Role, name: str) -> dict[str, str]:
             return {**common, **_tensorflow(job, role, name)}
         case "mpi":
             return {**common, **_mpi(job, name)}
+        case "ray":
+            return {**common, names.ENV_HEAD: f"{common[names.ENV_LEADER]}:{names.RAY_PORT}"}
     return common
 
 
@@ -160,8 +162,9 @@ def _started(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[st
             return scripts.ray_head(program, workers=least, **size)
         case "ray", _:
             return scripts.ray_worker(cpus=whole_cpus(role.resources), gpus=whole_gpus(role.resources))
-        case "pytorch", _:
-            return _under_agent(job, _under_torchrun(job, role, program))
+        case "pytorch", names.WORKER if job.elasticity.strategy != "live" and program:
+            started = _under_torchrun(program)
+            return _under_agent(job, started) if coordinated(job) else scripts.torchrun(started)
     return _under_agent(job, program)
 
 
@@ -169,9 +172,7 @@ def _under_agent(job: TrainingJob, program: tuple[str, ...]) -> tuple[str, ...]:
     return (*_AGENT, *program) if job.elasticity.strategy == "restart" and program else program
 
 
-def _under_torchrun(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[str, ...]:
-    """The workers' program started by torchrun, unless it is torchrun; the live runtime needs none."""
-    if job.elasticity.strategy == "live" or role is not job.workers or not program:
-        return program
+def _under_torchrun(program: tuple[str, ...]) -> tuple[str, ...]:
+    """A program started by torchrun, unless it is torchrun."""
     starts_itself = program[0].rsplit("/", 1)[-1] == "torchrun" or any(part in _TORCH_MODULES for part in program[:4])
     return program if starts_itself else (*_TORCHRUN, *program)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.pods import Cleanup, Preflight
 
-__all__ = ["examined", "mpi_launcher", "mpi_worker", "ray_head", "ray_worker", "tidied"]
+__all__ = ["examined", "mpi_launcher", "mpi_worker", "ray_head", "ray_worker", "tidied", "torchrun"]
 
 _WAIT_S = 600
 """How long a program waits for its peers before it gives up, and with it this attempt of the pod."""
@@ -89,6 +89,22 @@ done
 
 def _until(answers: str, peer: str) -> str:
     return _UNTIL.replace("ANSWERS", answers).replace("PEER", peer)
+
+
+def torchrun(command: Sequence[str]) -> tuple[str, ...]:
+    """A torchrun that is told whether it hosts the rendezvous: the first worker does.
+
+    By itself it compares addresses, and the first worker would wait for itself where its own name is not yet in DNS.
+    """
+    return _shell(_TORCHRUN, *command)
+
+
+_TORCHRUN = f"""\
+host=0
+if [ "${names.ENV_TASK_INDEX}" = 0 ]; then host=1; fi
+export PET_RDZV_CONF="is_host=$host${{PET_RDZV_CONF:+,$PET_RDZV_CONF}}"
+exec "$@"
+"""
 
 
 def mpi_launcher(command: Sequence[str]) -> tuple[str, ...]:
@@ -171,8 +187,9 @@ while (present := sum(node["Alive"] for node in ray.nodes())) < wanted:
 """
 
 _HEAD = f"""\
-export RAY_ADDRESS="${names.ENV_POD_IP}:{names.RAY_PORT}"
-ray start --head --node-ip-address="${names.ENV_POD_IP}" --port={names.RAY_PORT} \\
+port="${{{names.ENV_HEAD}##*:}}"
+export RAY_ADDRESS="${names.ENV_POD_IP}:$port"
+ray start --head --node-ip-address="${names.ENV_POD_IP}" --port="$port" \\
   --num-cpus="$1" --num-gpus="$2" --disable-usage-stats || exit 1
 python -c "$4" "$RAY_ADDRESS" "$3" || exit 1
 shift 4
@@ -187,11 +204,11 @@ def ray_worker(*, cpus: int, gpus: int) -> tuple[str, ...]:
 
 _WORKER = (
     f"""\
-head="${names.ENV_LEADER}:{names.RAY_PORT}"
+export RAY_ADDRESS="${names.ENV_HEAD}"
 """
-    + _until('ray health-check --address "$head" >/dev/null 2>&1', "head $head")
+    + _until('ray health-check --address "$RAY_ADDRESS" >/dev/null 2>&1', "head $RAY_ADDRESS")
     + f"""\
-exec ray start --address="$head" --node-ip-address="${names.ENV_POD_IP}" \\
+exec ray start --address="$RAY_ADDRESS" --node-ip-address="${names.ENV_POD_IP}" \\
   --num-cpus="$1" --num-gpus="$2" --disable-usage-stats --block
 """
 )

@@ -136,21 +136,26 @@ def test_a_container_without_its_config_fails_in_words(
     assert "absent" in embedded.logs("job-core-0", jobs.namespace)[0]
 
 
-def test_tensorflow_servers_have_ports_of_their_own(tmp_path: Path, jobs: Any, until: Callable[..., Any]) -> None:
-    """They listen on all addresses of the machine: in TF_CONFIG, and only there, each has the port of its pod."""
+@pytest.mark.parametrize(
+    ("variable", "port"), [("TF_CONFIG", 2222), ("PET_RDZV_ENDPOINT", 29400), ("KFP_VOLCANO_HEAD", 6379)]
+)
+def test_servers_have_ports_of_their_own(
+    tmp_path: Path, jobs: Any, until: Callable[..., Any], variable: str, port: int
+) -> None:
+    """They listen on all addresses of the machine: in what names them, and only there, each has the port of its pod."""
     cluster = EmbeddedCluster(tmp_path)
-    text = "job-core-0.job:2222 job-core-1.job:2222"
-    container = {"env": [{"name": "TF_CONFIG", "value": text}, {"name": "OTHER", "value": text}]}
+    text = f"job-core-0.job:{port} job-core-1.job:{port}"
+    container = {"env": [{"name": variable, "value": text}, {"name": "OTHER", "value": text}]}
     try:
         cluster.create(jobs.job("job", [jobs.task("core", 2, DUMP, container=container)]))
         until(cluster, "Job", jobs.namespace, completed)
         seen = [json.loads(cluster.logs(f"job-core-{index}", jobs.namespace)[0]) for index in range(2)]
     finally:
         cluster.shutdown(0)
-    ports = [each.rpartition(":")[2] for each in seen[0]["TF_CONFIG"].split()]
+    ports = [each.rpartition(":")[2] for each in seen[0][variable].split()]
     assert ports == [each["KFP_VOLCANO_PORT"] for each in seen]
     assert ports[0] != ports[1]
-    assert seen[0]["OTHER"].count(":2222") == 2
+    assert seen[0]["OTHER"].count(f":{port}") == 2
 
 
 def test_secrets_and_config_maps_are_environment_and_files(

@@ -71,14 +71,27 @@ def test_a_stopped_program_ends_by_itself_and_is_cleaned_up_after(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("index", "own", "told"),
+    [("0", "", "is_host=1"), ("1", "", "is_host=0"), ("2", "timeout=900", "is_host=0,timeout=900")],
+)
+def test_the_first_worker_hosts_the_rendezvous(index, own, told):
+    """Each torchrun knows without looking at addresses; what the user says of the rendezvous stays."""
+    argv = scripts.torchrun(("sh", "-c", 'echo "$1 $PET_RDZV_CONF"', "x", 'a "b'))
+    env = {**ENV, "KFP_VOLCANO_TASK_INDEX": index, "PET_RDZV_CONF": own}
+    done = subprocess.run(list(argv), env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f'a "b {told}\n'
+
+
+@pytest.mark.parametrize(
     "argv",
     [
         scripts.mpi_launcher(("mpirun", "x")),
         scripts.mpi_worker(),
+        scripts.torchrun(("x",)),
         scripts.ray_head(("x",), workers=2, cpus=1, gpus=0),
         scripts.ray_worker(cpus=1, gpus=0),
     ],
-    ids=["mpi launcher", "mpi worker", "ray head", "ray worker"],
+    ids=["mpi launcher", "mpi worker", "torchrun", "ray head", "ray worker"],
 )
 def test_each_script_is_a_shell_s(argv):
     """A shell reads it without an error."""
