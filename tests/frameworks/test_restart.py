@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -78,3 +79,64 @@ def test_programs_are_started_anew_whatever_comes_goes_or_is_killed(train: Any) 
         begun = [int(number) for number, _, _ in BEGUN.findall(printed)]
         assert begun == sorted(set(begun))
         assert printed.count("checkpoint") == len(begun) - 1 - (pod == "core-1"), printed
+
+
+CONFIGURED = """
+apiVersion: kfp-volcano/v1
+kind: TrainingJob
+metadata: {name: configured}
+spec:
+  framework: tensorflow
+  image: registry.example/any:1
+  command:
+    - sh
+    - -c
+    - |
+      trap 'exit 0' TERM
+      echo "generation $KFP_VOLCANO_GENERATION: $TF_CONFIG"
+      until [ -e /kfp-volcano/volume/enough ]; do sleep 0.2; done
+  queue: research
+  roles:
+    chief: {replicas: 1}
+    worker: {replicas: {min: 1, max: 3, initial: 2}, resources: {gpu: 1}}
+    ps: {replicas: 2}
+    evaluator: {replicas: 1}
+  elasticity: {strategy: restart, grace: 60s}
+  checkpoint: {volume: checkpoints}
+"""
+TOLD = re.compile(r"^generation (\d+): (\{.*\})$", re.MULTILINE)
+
+
+def configurations(training: Any) -> dict[int, dict[str, Any]]:
+    """Of each generation, what its pods found in TF_CONFIG."""
+    told: dict[int, dict[str, Any]] = {}
+    for pod, printed in training.pods().items():
+        for number, config in TOLD.findall(printed):
+            told.setdefault(int(number), {})[pod] = json.loads(config)
+    return told
+
+
+def test_tensorflow_is_told_the_present_size_and_no_other(train: Any) -> None:
+    """Grown and shrunk: all processes of a generation have one cluster, of those who are there, each its own place."""
+    training = train("configured", CONFIGURED)
+    others = {"chief-0": ("chief", 0), "ps-0": ("ps", 0), "ps-1": ("ps", 1), "evaluator-0": ("evaluator", 0)}
+    pods = {1: ["core-0"], 2: ["core-0", "elastic-0"], 3: ["core-0", "elastic-0", "elastic-1"]}
+    latest = 0
+    for size in (2, 3, 1, 2):
+        if latest:
+            training.resize(size)
+        expected = others | {pod: ("worker", index) for index, pod in enumerate(pods[size])}
+
+        def together(_: str, after: int = latest, expected: dict[str, Any] = expected) -> int:
+            told = configurations(training)
+            return max((n for n, found in told.items() if n > after and found.keys() == expected.keys()), default=0)
+
+        latest = training.until(together, f"a generation of {size}")
+        found = configurations(training)[latest]
+        assert {pod: (each["task"]["type"], each["task"]["index"]) for pod, each in found.items()} == expected
+        cluster = found["chief-0"]["cluster"]
+        assert all(each["cluster"] == cluster for each in found.values())
+        assert {role: len(hosts) for role, hosts in cluster.items()} == {"chief": 1, "worker": size, "ps": 2}
+        assert len({host for hosts in cluster.values() for host in hosts}) == 3 + size
+    training.volume("enough").touch()
+    assert training.end() == "Completed", training.logs()
