@@ -98,6 +98,24 @@ class Training:
         assert len(found) == 1, found
         found[0].kill()
 
+    def until_running(self, task: str, index: int) -> None:
+        """Wait until a pod's container runs."""
+        while "running" not in self._container(task, index).get("state", {}):
+            assert time.monotonic() < self._deadline, f"{task}-{index} does not run:\n{self.logs()}"
+            version = self.cluster.list("Pod", self.namespace)[1]
+            if "running" not in self._container(task, index).get("state", {}):
+                next(iter(self.cluster.watch("Pod", self.namespace, resource_version=version, timeout_s=5)))
+
+    def restarts(self, task: str, index: int) -> int:
+        """How often a pod's container was started again."""
+        return int(self._container(task, index)["restartCount"])
+
+    def _container(self, task: str, index: int) -> dict[str, Any]:
+        pod = names.pod_name(self.name, task, index)
+        found = [each for each in self.cluster.list("Pod", self.namespace)[0] if each["metadata"]["name"] == pod]
+        statuses = found[0].get("status", {}).get("containerStatuses") if found else None
+        return dict(statuses[0]) if statuses else {}
+
     def phase(self) -> str:
         """The Job's phase."""
         job = self.cluster.get("Job", self.name, self.namespace)

@@ -199,14 +199,24 @@ exec "$@"
 
 def ray_worker(*, cpus: int, gpus: int) -> tuple[str, ...]:
     """A node of the Ray cluster of the Job's head."""
-    return _shell(_WORKER, str(cpus), str(gpus))
+    return _shell(_WORKER, str(cpus), str(gpus), _KNOCK)
 
+
+# Before `ray health-check`, which takes seconds of a CPU for each try.
+_KNOCK = """\
+import socket, sys
+host, port = sys.argv[1].rsplit(":", 1)
+socket.create_connection((host, int(port)), 5).close()
+"""
 
 _WORKER = (
     f"""\
 export RAY_ADDRESS="${names.ENV_HEAD}"
 """
-    + _until('ray health-check --address "$RAY_ADDRESS" >/dev/null 2>&1', "head $RAY_ADDRESS")
+    + _until(
+        'python -c "$3" "$RAY_ADDRESS" 2>/dev/null && ray health-check --address "$RAY_ADDRESS" >/dev/null 2>&1',
+        "head $RAY_ADDRESS",
+    )
     + f"""\
 exec ray start --address="$RAY_ADDRESS" --node-ip-address="${names.ENV_POD_IP}" \\
   --num-cpus="$1" --num-gpus="$2" --disable-usage-stats --block
