@@ -17,9 +17,21 @@ from kfp_volcano.volcano.manifests import scripts
 from kfp_volcano.volcano.manifests.devices import whole_cpus, whole_gpus
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kfp_volcano.schemas.training_job import Role, TrainingJob
 
-__all__ = ["command", "coordinated", "environment", "examined", "leader", "plugins", "succeeding", "task_of"]
+__all__ = [
+    "command",
+    "coordinated",
+    "environment",
+    "examined",
+    "leader",
+    "plugins",
+    "succeeding",
+    "task_of",
+    "unwrapped",
+]
 
 _LEADERS = ("launcher", "chief", "head", "master")
 _AGENT = ("python", "-m", "kfp_volcano.elastic.agent", "--")
@@ -143,6 +155,12 @@ def command(job: TrainingJob, role: Role) -> tuple[tuple[str, ...], tuple[str, .
         return (), arguments
     cleanup = job.faults.cleanup
     return (scripts.tidied(started, cleanup) if cleanup and examined(job, role) else started), ()
+
+
+def unwrapped(words: Sequence[str]) -> tuple[str, ...]:
+    """The program that a container's command comes to, behind the agent and what waits or sets up before it."""
+    command = tuple(words)
+    return scripts.behind(command[len(_AGENT) :] if command[: len(_AGENT)] == _AGENT else command)
 
 
 def examined(job: TrainingJob, role: Role) -> bool:

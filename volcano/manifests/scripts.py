@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.pods import Cleanup, Preflight
 
-__all__ = ["examined", "mpi_launcher", "mpi_worker", "ray_head", "ray_worker", "tidied", "torchrun"]
+__all__ = ["behind", "examined", "mpi_launcher", "mpi_worker", "ray_head", "ray_worker", "tidied", "torchrun"]
 
 _WAIT_S = 600
 """How long a program waits for its peers before it gives up, and with it this attempt of the pod."""
@@ -26,6 +26,15 @@ _KILL_S = 5
 
 def _shell(script: str, *arguments: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", script, "kfp-volcano", *arguments)
+
+
+def behind(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The program that torchrun's or the MPI launcher's script ends as; any other command as it is."""
+    for script in (_TORCHRUN, _LAUNCHER):
+        start = _shell(script)
+        if command[: len(start)] == start:
+            return command[len(start) :]
+    return command
 
 
 def examined(preflight: Preflight) -> tuple[str, ...]:

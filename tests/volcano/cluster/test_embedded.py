@@ -11,7 +11,9 @@ import psutil
 import pytest
 
 from kfp_volcano.errors import SpecError
+from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster, parse_nodes
+from kfp_volcano.volcano.manifests.job import job_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,6 +219,28 @@ def test_preflight_looks_at_this_machine(embedded: EmbeddedCluster, jobs: Any, t
     assert "no_such.py" in findings[at.format(1) + "containers[0].command"]
     assert "data" in findings[at.format(2) + "volumes[0]"]
     assert "spec.minAvailable" in findings
+
+
+def test_preflight_looks_behind_what_starts_a_program(embedded: EmbeddedCluster) -> None:
+    """A program that is missing is found behind the agent, the wait for MPI's workers, and torchrun's set-up."""
+
+    def missing(framework: str, strategy: str, roles: dict[str, Any]) -> list[str]:
+        spec = {"framework": framework, "image": "x", "command": ["no-such/torchrun"], "queue": "research"}
+        value = {"apiVersion": "kfp-volcano/v1", "kind": "TrainingJob", "metadata": {"name": "a"}}
+        job = training_job({**value, "spec": {**spec, "roles": roles, "elasticity": {"strategy": strategy}}})
+        manifest = job_manifest(job, name="a", run_id="r", step="s", workers=1)
+        return [message for path, message, _ in embedded.preflight(manifest) if path.endswith("command")]
+
+    one = {"worker": {"replicas": 1}}
+    for framework, strategy, roles in (
+        ("custom", "restart", one),
+        ("pytorch", "fixed", one),
+        ("pytorch", "restart", one),
+        ("mpi", "fixed", {"launcher": {"replicas": 1}, **one}),
+        ("mpi", "restart", {"launcher": {"replicas": 1}, **one}),
+    ):
+        (message,) = missing(framework, strategy, roles)
+        assert "no-such/torchrun" in message
 
 
 def test_scheduling_is_told_in_events(embedded: EmbeddedCluster, jobs: Any, until: Callable[..., Any]) -> None:
