@@ -218,16 +218,34 @@ host, port = sys.argv[1].rsplit(":", 1)
 socket.create_connection((host, int(port)), 5).close()
 """
 
+# Ray gives a node 30 s to join. Where that is too short (a slow machine, hundreds that come at once) it is tried again
+# here, or the pod's retries would soon be used up.
 _WORKER = (
     f"""\
 export RAY_ADDRESS="${names.ENV_HEAD}"
+node=
+trap 'ends=0; if [ "$node" ]; then kill -TERM "$node" 2>/dev/null; else exit 143; fi' TERM INT
+ends=$(($(date +%s) + {_WAIT_S}))
 """
     + _until(
         'python -c "$3" "$RAY_ADDRESS" 2>/dev/null && ray health-check --address "$RAY_ADDRESS" >/dev/null 2>&1',
         "head $RAY_ADDRESS",
     )
     + f"""\
-exec ray start --address="$RAY_ADDRESS" --node-ip-address="${names.ENV_POD_IP}" \\
-  --num-cpus="$1" --num-gpus="$2" --disable-usage-stats --block
+while :; do
+  ray start --address="$RAY_ADDRESS" --node-ip-address="${names.ENV_POD_IP}" \\
+    --num-cpus="$1" --num-gpus="$2" --disable-usage-stats --block &
+  node=$!
+  wait "$node"
+  code=$?
+  while kill -0 "$node" 2>/dev/null; do
+    wait "$node"
+    code=$?
+  done
+  node=
+  if [ "$code" = 0 ] || [ "$(date +%s)" -ge "$ends" ]; then exit "$code"; fi
+  echo "this node ended with $code, it joins again" >&2
+  sleep 1
+done
 """
 )

@@ -82,6 +82,36 @@ def test_the_first_worker_hosts_the_rendezvous(index, own, told):
     assert done.stdout == f'a "b {told}\n'
 
 
+RAY = """#!/bin/sh
+case "$1" in
+health-check) exit 0 ;;
+esac
+echo "$*" >> "$CALLS"
+if [ "$(wc -l < "$CALLS")" -lt 3 ]; then exit 1; fi
+trap 'exit 7' TERM
+echo joined
+while :; do sleep 0.05; done
+"""
+
+
+def test_a_node_that_does_not_join_at_once_tries_again(tmp_path):
+    """Within its time, in its pod; a node that is told to go is told to go, and its exit code is the container's."""
+    calls, programs = tmp_path / "calls", tmp_path / "bin"
+    programs.mkdir()
+    for name, text in {"ray": RAY, "python": "#!/bin/sh\nexit 0\n"}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    env = {**ENV, "PATH": f"{programs}:{ENV['PATH']}", "CALLS": str(calls), "KFP_VOLCANO_HEAD": "head:6379"}
+    argv = list(scripts.ray_worker(cpus=2, gpus=1))
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "joined\n"
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 7
+    assert told.count("it joins again") == 2
+    assert all("--address=head:6379" in call and "--num-gpus=1" in call for call in calls.read_text().splitlines())
+
+
 @pytest.mark.parametrize(
     "argv",
     [
