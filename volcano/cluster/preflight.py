@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kfp_volcano.errors import InvalidError
 from kfp_volcano.schemas.names import GPU, POOL_LABEL, VGPU_MEMORY, surplus_priority
 from kfp_volcano.volcano.cluster.ssh_keys import KEYGEN
+from kfp_volcano.volcano.manifests.frameworks import unwrapped
 from kfp_volcano.volcano.manifests.priority import remedy
 from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, phase_of, status_of
@@ -131,7 +132,7 @@ def size_problems(job: Manifest, objects: Objects) -> Iterator[Finding]:
 def command_problems(job: Manifest, workdir: Path, path: str) -> Iterator[Finding]:
     """A program that is not there."""
     for at, container in _containers(job):
-        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        words = unwrapped([*(container.get("command") or ()), *(container.get("args") or ())])
         if not words:
             yield f"{at}.command", "there is no command, and images are not run here", "write the command out"
             continue
@@ -145,7 +146,7 @@ def command_problems(job: Manifest, workdir: Path, path: str) -> Iterator[Findin
             where = f"in {folder}" if "/" in program else "on the PATH"
             yield f"{at}.command", f"there is no program {program!r} {where}", "install it, or correct the command"
         script = next((word for word in words[1:] if not word.startswith("-")), "")
-        if interpreted and words[1:2] == [script] and script.endswith(".py") and not (folder / script).is_file():
+        if interpreted and words[1:2] == (script,) and script.endswith(".py") and not (folder / script).is_file():
             yield f"{at}.command", f"there is no file {script!r} in {folder}", "commands run in the spec file's folder"
 
 

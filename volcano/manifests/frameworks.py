@@ -18,6 +18,8 @@ from kfp_volcano.volcano.manifests import scripts
 from kfp_volcano.volcano.manifests.devices import whole_cpus, whole_gpus
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kfp_volcano.schemas.training_job import Agent, Role, TrainingJob
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "plugins",
     "succeeding",
     "task_of",
+    "unwrapped",
 ]
 
 _LEADERS = ("launcher", "chief", "head", "master")
@@ -94,6 +97,8 @@ def environment(job: TrainingJob, role: Role, name: str) -> dict[str, str]:
             return {**common, **_tensorflow(job, role, name)}
         case "mpi":
             return {**common, **_mpi(job, name)}
+        case "ray":
+            return {**common, names.ENV_HEAD: f"{common[names.ENV_LEADER]}:{names.RAY_PORT}"}
     return common
 
 
@@ -164,6 +169,15 @@ def grace_s(job: TrainingJob, role: Role) -> int:
     return math.ceil(job.elasticity.grace_s) + (scripts.tidying_s(cleanup) if cleanup else 0)
 
 
+def unwrapped(words: Sequence[str]) -> tuple[str, ...]:
+    """The program that a container's command comes to, behind the agent and what waits or sets up before it."""
+    command = tuple(words)
+    for agent in (_AGENT, _COPIED_AGENT):
+        if command[: len(agent)] == agent:
+            command = command[len(agent) :]
+    return scripts.behind(command)
+
+
 def examined(job: TrainingJob, role: Role) -> bool:
     """Whether preflight and clean-up are for a role: it has GPUs, or no role has any and it is the workers'."""
     return role.resources.gpu > 0 or (role is job.workers and not any(each.resources.gpu for each in job.roles))
@@ -181,8 +195,9 @@ def _started(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[st
             return scripts.ray_head(program, workers=least, **size)
         case "ray", _:
             return scripts.ray_worker(cpus=whole_cpus(role.resources), gpus=whole_gpus(role.resources))
-        case "pytorch", _:
-            return _under_agent(job, _under_torchrun(job, role, program))
+        case "pytorch", names.WORKER if job.elasticity.strategy != "live" and program:
+            started = _under_torchrun(program)
+            return _under_agent(job, started) if coordinated(job) else scripts.torchrun(started)
     return _under_agent(job, program)
 
 
@@ -198,9 +213,7 @@ def copied_agent(job: TrainingJob, role: Role) -> Agent | None:
     return job.elasticity.agent if starts and job.elasticity.strategy == "restart" else None
 
 
-def _under_torchrun(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[str, ...]:
-    """The workers' program started by torchrun, unless it is torchrun; the live runtime needs none."""
-    if job.elasticity.strategy == "live" or role is not job.workers or not program:
-        return program
+def _under_torchrun(program: tuple[str, ...]) -> tuple[str, ...]:
+    """A program started by torchrun, unless it is torchrun."""
     starts_itself = program[0].rsplit("/", 1)[-1] == "torchrun" or any(part in _TORCH_MODULES for part in program[:4])
     return program if starts_itself else (*_TORCHRUN, *program)

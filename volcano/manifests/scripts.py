@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.pods import Cleanup, Preflight
 
-__all__ = ["examined", "mpi_launcher", "mpi_worker", "ray_head", "ray_worker", "tidied", "tidying_s"]
+__all__ = [
+    "behind",
+    "examined",
+    "mpi_launcher",
+    "mpi_worker",
+    "ray_head",
+    "ray_worker",
+    "tidied",
+    "tidying_s",
+    "torchrun",
+]
 
 _WAIT_S = 600
 """How long a program waits for its peers before it gives up, and with it this attempt of the pod."""
@@ -26,6 +36,15 @@ _KILL_S = 5
 
 def _shell(script: str, *arguments: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", script, "kfp-volcano", *arguments)
+
+
+def behind(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The program that torchrun's or the MPI launcher's script ends as; any other command as it is."""
+    for script in (_TORCHRUN, _LAUNCHER):
+        start = _shell(script)
+        if command[: len(start)] == start:
+            return command[len(start) :]
+    return command
 
 
 def examined(preflight: Preflight) -> tuple[str, ...]:
@@ -117,6 +136,22 @@ def _until(answers: str, peer: str) -> str:
     return _UNTIL.replace("ANSWERS", answers).replace("PEER", peer)
 
 
+def torchrun(command: Sequence[str]) -> tuple[str, ...]:
+    """A torchrun that is told whether it hosts the rendezvous: the first worker does.
+
+    By itself it compares addresses, and the first worker would wait for itself where its own name is not yet in DNS.
+    """
+    return _shell(_TORCHRUN, *command)
+
+
+_TORCHRUN = f"""\
+host=0
+if [ "${names.ENV_TASK_INDEX}" = 0 ]; then host=1; fi
+export PET_RDZV_CONF="is_host=$host${{PET_RDZV_CONF:+,$PET_RDZV_CONF}}"
+exec "$@"
+"""
+
+
 def mpi_launcher(command: Sequence[str]) -> tuple[str, ...]:
     """The launcher's command once each worker answers, with what mpirun reads from its environment.
 
@@ -197,8 +232,9 @@ while (present := sum(node["Alive"] for node in ray.nodes())) < wanted:
 """
 
 _HEAD = f"""\
-export RAY_ADDRESS="${names.ENV_POD_IP}:{names.RAY_PORT}"
-ray start --head --node-ip-address="${names.ENV_POD_IP}" --port={names.RAY_PORT} \\
+port="${{{names.ENV_HEAD}##*:}}"
+export RAY_ADDRESS="${names.ENV_POD_IP}:$port"
+ray start --head --node-ip-address="${names.ENV_POD_IP}" --port="$port" \\
   --num-cpus="$1" --num-gpus="$2" --disable-usage-stats || exit 1
 python -c "$4" "$RAY_ADDRESS" "$3" || exit 1
 shift 4
@@ -208,16 +244,44 @@ exec "$@"
 
 def ray_worker(*, cpus: int, gpus: int) -> tuple[str, ...]:
     """A node of the Ray cluster of the Job's head."""
-    return _shell(_WORKER, str(cpus), str(gpus))
+    return _shell(_WORKER, str(cpus), str(gpus), _KNOCK)
 
 
+# Before `ray health-check`, which takes seconds of a CPU for each try.
+_KNOCK = """\
+import socket, sys
+host, port = sys.argv[1].rsplit(":", 1)
+socket.create_connection((host, int(port)), 5).close()
+"""
+
+# Ray gives a node 30 s to join. Where that is too short (a slow machine, hundreds that come at once) it is tried again
+# here, or the pod's retries would soon be used up.
 _WORKER = (
     f"""\
-head="${names.ENV_LEADER}:{names.RAY_PORT}"
+export RAY_ADDRESS="${names.ENV_HEAD}"
+node=
+trap 'ends=0; if [ "$node" ]; then kill -TERM "$node" 2>/dev/null; else exit 143; fi' TERM INT
+ends=$(($(date +%s) + {_WAIT_S}))
 """
-    + _until('ray health-check --address "$head" >/dev/null 2>&1', "head $head")
+    + _until(
+        'python -c "$3" "$RAY_ADDRESS" 2>/dev/null && ray health-check --address "$RAY_ADDRESS" >/dev/null 2>&1',
+        "head $RAY_ADDRESS",
+    )
     + f"""\
-exec ray start --address="$head" --node-ip-address="${names.ENV_POD_IP}" \\
-  --num-cpus="$1" --num-gpus="$2" --disable-usage-stats --block
+while :; do
+  ray start --address="$RAY_ADDRESS" --node-ip-address="${names.ENV_POD_IP}" \\
+    --num-cpus="$1" --num-gpus="$2" --disable-usage-stats --block &
+  node=$!
+  wait "$node"
+  code=$?
+  while kill -0 "$node" 2>/dev/null; do
+    wait "$node"
+    code=$?
+  done
+  node=
+  if [ "$code" = 0 ] || [ "$(date +%s)" -ge "$ends" ]; then exit "$code"; fi
+  echo "this node ended with $code, it joins again" >&2
+  sleep 1
+done
 """
 )

@@ -85,14 +85,57 @@ def test_a_stopped_program_that_does_not_end_is_killed_in_time_for_the_clean_up(
 
 
 @pytest.mark.parametrize(
+    ("index", "own", "told"),
+    [("0", "", "is_host=1"), ("1", "", "is_host=0"), ("2", "timeout=900", "is_host=0,timeout=900")],
+)
+def test_the_first_worker_hosts_the_rendezvous(index, own, told):
+    """Each torchrun knows without looking at addresses; what the user says of the rendezvous stays."""
+    argv = scripts.torchrun(("sh", "-c", 'echo "$1 $PET_RDZV_CONF"', "x", 'a "b'))
+    env = {**ENV, "KFP_VOLCANO_TASK_INDEX": index, "PET_RDZV_CONF": own}
+    done = subprocess.run(list(argv), env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f'a "b {told}\n'
+
+
+RAY = """#!/bin/sh
+case "$1" in
+health-check) exit 0 ;;
+esac
+echo "$*" >> "$CALLS"
+if [ "$(wc -l < "$CALLS")" -lt 3 ]; then exit 1; fi
+trap 'exit 7' TERM
+echo joined
+while :; do sleep 0.05; done
+"""
+
+
+def test_a_node_that_does_not_join_at_once_tries_again(tmp_path):
+    """Within its time, in its pod; a node that is told to go is told to go, and its exit code is the container's."""
+    calls, programs = tmp_path / "calls", tmp_path / "bin"
+    programs.mkdir()
+    for name, text in {"ray": RAY, "python": "#!/bin/sh\nexit 0\n"}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    env = {**ENV, "PATH": f"{programs}:{ENV['PATH']}", "CALLS": str(calls), "KFP_VOLCANO_HEAD": "head:6379"}
+    argv = list(scripts.ray_worker(cpus=2, gpus=1))
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "joined\n"
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 7
+    assert told.count("it joins again") == 2
+    assert all("--address=head:6379" in call and "--num-gpus=1" in call for call in calls.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
     "argv",
     [
         scripts.mpi_launcher(("mpirun", "x")),
         scripts.mpi_worker(),
+        scripts.torchrun(("x",)),
         scripts.ray_head(("x",), workers=2, cpus=1, gpus=0),
         scripts.ray_worker(cpus=1, gpus=0),
     ],
-    ids=["mpi launcher", "mpi worker", "ray head", "ray worker"],
+    ids=["mpi launcher", "mpi worker", "torchrun", "ray head", "ray worker"],
 )
 def test_each_script_is_a_shell_s(argv):
     """A shell reads it without an error."""
