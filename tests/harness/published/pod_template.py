@@ -292,4 +292,6 @@ def _left_out(path: tuple[str, ...]) -> bool:
     names = [part for part in path if part != "*"]
     if names[-2:-1] == ["volumes"] and names[-1] not in {*_VOLUMES, *_DISKS, "name"}:
         return True
-    return any(".".join(names[start:]) in _LEFT_OUT for start in range(len(names)))
+    # A claim's template has a spec within the pod's, with fields of its own.
+    starts = [start for start in range(len(names)) if start == 0 or names[start] != "spec"]
+    return any(".".join(names[start:]) in _LEFT_OUT for start in starts)
