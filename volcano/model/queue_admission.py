@@ -34,7 +34,11 @@ _NUMBER = re.compile(r"(?i:[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?i
 
 def admit_create(queue: Manifest, objects: Objects) -> Manifest:
     """The queue with its defaults. Raises InvalidError."""
-    admitted = _with_defaults(custom_resources.read(queue, _MUTATING, fills=("weight", 0)))
+    given = custom_resources.read(queue, _MUTATING, fills=("weight", 0))
+    if "spec" not in given:  # the mutating webhook's patch has nowhere to go
+        reason = 'add operation does not apply: doc is missing path: "/spec/reclaimable": missing value'
+        raise InvalidError(f"Internal error occurred: {reason}", fields=["spec"])
+    admitted = _with_defaults(given)
     custom_resources.check(admitted)
     _check_alone(admitted, objects)
     _refuse(_place_problem(admitted, objects), "spec.parent")
@@ -127,7 +131,7 @@ def _weights_problem(path: str, weights: str) -> str:
         return _invalid(path, f"{_HIERARCHY} must have the same length with {_WEIGHTS}")
     for weight in levels:
         if not _NUMBER.fullmatch(weight):
-            reason = f"strconv.ParseFloat: parsing {json.dumps(weight)}: invalid syntax"
+            reason = f"strconv.ParseFloat: parsing {json.dumps(weight, ensure_ascii=False)}: invalid syntax"
             return _invalid(weights, f"{weight} in the {weights} is invalid number: {reason}")
         if float(weight) <= 0:
             return _invalid(weights, f"{weight} in the {weights} must be larger than 0")

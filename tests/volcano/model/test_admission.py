@@ -252,11 +252,19 @@ def test_only_what_is_empty_is_filled_in() -> None:
         assert refused.value.fields == (field,)
 
 
-@pytest.mark.parametrize("kind", ["Queue", "PodGroup"])
-def test_null_counts_as_absent(kind: str) -> None:
+def test_null_counts_as_absent() -> None:
     """A field that is null is as if it were not there, at the root as well."""
-    absent = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": kind, "metadata": {"name": "n"}}
+    absent = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": "n"}}
     assert admit_create({**absent, "spec": None}, {}) == admit_create(absent, {})
+
+
+def test_a_queue_has_a_spec() -> None:
+    """The mutating webhook cannot fill in what is to be in it."""
+    absent = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "n"}}
+    for manifest in (absent, {**absent, "spec": None}):
+        with pytest.raises(InvalidError, match="missing path"):
+            admit_create(manifest, {})
+    assert admit_create({**absent, "spec": {}}, {})["spec"]["weight"] == 1
 
 
 def test_absent_tasks_and_no_tasks_differ() -> None:
