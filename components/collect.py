@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from kfp_volcano.components.image import STEP_IMAGE
+from kfp_volcano.components.step import step
 
 
-@dsl.component(base_image=STEP_IMAGE, install_kfp_package=False)
+@step()
 def collect_results(job: str, run_id: str, model: dsl.Output[dsl.Model], metrics: dsl.Output[dsl.Metrics]) -> str:
     """Check from the ledgers that each sample was used exactly once an epoch, and publish model and metrics.
 

@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from kfp_volcano.components.image import STEP_IMAGE
+from kfp_volcano.components.step import step
 
 
-@dsl.component(base_image=STEP_IMAGE, install_kfp_package=False)
+@step()
 def resize_job(job: str, segment: int, run_id: str, report: dsl.Output[dsl.Markdown]) -> str:
     """Execute, or verify and record, the resize that ended the segment before.
 

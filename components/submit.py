@@ -2,11 +2,14 @@
 
 from kfp import dsl
 
-from kfp_volcano.components.image import STEP_IMAGE
+from kfp_volcano.components.step import step
+from kfp_volcano.components.task_config import PASSED_ON, said
 
 
-@dsl.component(base_image=STEP_IMAGE, install_kfp_package=False)
-def submit_job(spec: str, values: str, folder: str, run_id: str) -> str:
+@step(task_config_passthroughs=PASSED_ON)
+def submit_job(
+    spec: str, values: str, folder: str, run_id: str, task: str, instance: str, task_config: dsl.TaskConfig
+) -> str:
     """Create the Volcano Job of a TrainingJob, or adopt the one an earlier attempt of this step created.
 
     Args:
@@ -14,10 +17,15 @@ def submit_job(spec: str, values: str, folder: str, run_id: str) -> str:
         values: What fills the holes.
         folder: The folder the training command runs in on the embedded cluster.
         run_id: The pipeline run's id; names the Job.
+        task: This task's name in its DAG, which tells the run's trainings apart.
+        instance: The id of the DAG, which tells the iterations of a loop apart.
+        task_config: What the user set on this task; it goes to the workers.
 
     Returns:
         The Job as namespace/name.
     """
     from kfp_volcano.volcano.launcher import steps
 
-    return steps.submit_step(spec=spec, values=values, folder=folder, run_id=run_id)
+    return steps.submit_step(
+        spec=spec, values=values, folder=folder, run_id=run_id, part=(instance, task), task_config=said(task_config)
+    )

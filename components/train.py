@@ -1,11 +1,9 @@
 """The step that follows the Job through one segment of the training."""
 
-from kfp import dsl
-
-from kfp_volcano.components.image import STEP_IMAGE
+from kfp_volcano.components.step import step
 
 
-@dsl.component(base_image=STEP_IMAGE, install_kfp_package=False)
+@step()
 def train_segment(job: str, segment: int, last: bool, run_id: str) -> str:  # noqa: FBT001
     """Follow the Job until it ends or a resize is requested: its logs, its progress, why it waits.
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["demo_run", "other_team"]
 
-COMES_AT = 0.2
+COMES_AT = 0.1
 """The other team comes when this share of the training is done, and the training has grown."""
 GANG_GPUS = 4
-STAYS_S = 20
+STAYS_S = 12
 """How long the other team's gang runs."""
 
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.names import ENV_CLUSTER, ENV_OUT, ENV_RUN_ID
 from kfp_volcano.volcano.cluster.connect import connect
-from kfp_volcano.volcano.cluster.embedded import parse_nodes
 from kfp_volcano.volcano.cluster.host import start_host, stop_host
 from kfp_volcano.volcano.cluster.informer import Informer
+from kfp_volcano.volcano.cluster.logical_nodes import parse_nodes
 from kfp_volcano.volcano.launcher.display import displaying
+from kfp_volcano.volcano.launcher.folder import FIRST
 from kfp_volcano.volcano.launcher.overview import overview
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class LocalRun:
     out: Path
     run_id: str
     nodes: str = "2x4"
-    """NODESxGPUS: logical nodes and the GPUs of each."""
+    """Logical nodes, see `parse_nodes`."""
     queues: tuple[str, ...] = ("default", "research")
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Folders in place of volume claims, by the claim's name."""
@@ -140,7 +141,8 @@ def _outcome(run: LocalRun, returncode: int) -> Outcome:
 def _prepare(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "error.json").unlink(missing_ok=True)
+        for name in ("error.json", FIRST):
+            (out / name).unlink(missing_ok=True)
         with (out / "pipeline.log").open("a", encoding="utf-8"):
             pass
     except OSError as error:

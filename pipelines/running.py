@@ -26,6 +26,8 @@ def load_pipeline(path: Path, name: str | None = None) -> Any:
     """
     from kfp.dsl.graph_component import GraphComponent  # kfp takes a second to import
 
+    from kfp_volcano.pipelines.wrapping import WrappedComponent
+
     if not path.is_file():
         raise SpecError("there is no such file", source=str(path))
     module_spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -43,7 +45,11 @@ def load_pipeline(path: Path, name: str | None = None) -> Any:
         raise SpecError(f"does not load: {type(error).__name__}: {error}", source=str(path)) from error
     finally:
         sys.path.remove(str(path.resolve().parent))
-    found = {value.name: value for value in vars(module).values() if isinstance(value, GraphComponent)}
+    found = {
+        value.name: value
+        for value in vars(module).values()
+        if isinstance(value, GraphComponent) and not isinstance(value, WrappedComponent)
+    }
     if name is not None:
         by_name = {key.replace("_", "-"): value for key, value in found.items()}
         if name.replace("_", "-") not in by_name:

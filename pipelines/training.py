@@ -1,39 +1,59 @@
-"""`elastic_training`: the steps of an elastic training, for a pipeline of one's own."""
+"""`elastic_training` and `training_task`: a TrainingJob in a pipeline of one's own, as a graph or as one task."""
 
-import contextlib
-import os
-import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from kfp import dsl
-from kfp.dsl import pipeline_channel, pipeline_context
-from kfp.dsl.types import type_utils
 
 from kfp_volcano.components.collect import collect_results
-from kfp_volcano.components.conclude import conclude_run
-from kfp_volcano.components.resize import resize_job
 from kfp_volcano.components.submit import submit_job
-from kfp_volcano.components.train import train_segment
-from kfp_volcano.errors import SpecError
-from kfp_volcano.schemas import template
-from kfp_volcano.schemas.names import ENV_CLUSTER
-from kfp_volcano.schemas.validation import Unknown, check_known, parse
+from kfp_volcano.components.whole import run_training
+from kfp_volcano.pipelines.given import Spec, given, identity
+from kfp_volcano.pipelines.segments import always_run, following, without_retry
 
-__all__ = ["elastic_training"]
-
-MOST_ROUNDS = 12
-"""Each round is one more nested pipeline and up to ten more pods: past a dozen the graph is no longer readable."""
-
-Spec = Union[str, Path, Mapping[str, Any], pipeline_channel.PipelineChannel]
+__all__ = ["Training", "elastic_training", "training_task"]
 
 
-def elastic_training(spec: Spec, *, rounds: int = 4, folder: Optional[str] = None) -> dsl.PipelineTask:
+class Training:
+    """An elastic training in a pipeline: settings go to its workers, outputs come from its last step.
+
+    What sets something on a task (`set_accelerator_limit`, `set_env_variable`, the functions of `kfp.kubernetes`) may
+    be used on it: it sets it on `submit`, which passes it on to the workers.
+    """
+
+    def __init__(self, submit: dsl.PipelineTask, collect: dsl.PipelineTask) -> None:
+        self.submit = submit
+        """The task that creates the Job."""
+        self.collect = collect
+        """The task that takes in the results."""
+
+    @property
+    def outputs(self) -> Any:
+        """`model`, `metrics` and `Output`, the result as JSON."""
+        return self.collect.outputs
+
+    @property
+    def name(self) -> str:
+        """What another task comes `.after`."""
+        return str(self.collect.name)
+
+    def __getattr__(self, name: str) -> Any:
+        """As `submit` has it; what returns the task returns this."""
+        found = getattr(self.submit, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = found(*args, **kwargs)
+            return self if result is self.submit else result
+
+        return call
+
+
+def elastic_training(spec: Spec, *, rounds: int = 4, folder: Optional[str] = None) -> Training:
     """Lay out an elastic training in the pipeline being defined.
 
-    ``submit → train-1 → If resized: resize-1 → train-2 → … → train-N → collect``, with `conclude` as exit task. The
-    last segment executes further resizes itself, so elasticity never ends.
+    ``submit → (train-1 → If resized: resize-1 → train-2 → … → train-N) → collect``, with `conclude` as exit task of
+    what is in parentheses. The last segment executes further resizes itself, so elasticity never ends.
 
     Args:
         spec: A TrainingJob: a mapping, YAML text, the path of a YAML file, or a pipeline parameter that holds the text.
@@ -43,139 +63,37 @@ def elastic_training(spec: Spec, *, rounds: int = 4, folder: Optional[str] = Non
         folder: Where the command runs on the embedded cluster; by default the spec file's folder.
 
     Returns:
-        The `collect` task: its outputs are `model`, `metrics` and `Output`, the result as JSON.
+        Its outputs are `model`, `metrics` and `Output`, the result as JSON; what is set on it reaches the workers.
 
     Raises:
         SpecError: The spec, as far as it is known, is wrong; lists every problem.
     """
-    if not 1 <= rounds <= MOST_ROUNDS:
-        raise SpecError(f"rounds: {rounds} is outside 1..{MOST_ROUNDS}", source="elastic_training")
-    if isinstance(spec, Path) or (isinstance(spec, str) and spec.endswith((".yaml", ".yml")) and "\n" not in spec):
-        path = Path(spec)
-        folder = folder or str(path.resolve().parent)
-        spec = _read(path)
-    if isinstance(spec, str) and not _channels(spec):
-        spec = parse(spec)  # a text with parameters in it is parsed when they are known
-    if isinstance(spec, Mapping):
-        problems = check_known(_with_unknowns(spec))
-        if problems:
-            raise SpecError(problems, source="the TrainingJob")
-
-    text, values = template.split(spec, type_of=_type, pieces_of=_pieces)
-    with dsl.ExitHandler(_conclude(), name="elastic training"):
-        submit = submit_job(
-            spec=text,
-            values=template.SEPARATOR.join(str(value) for value in values),
-            folder=_folder_here(folder),
-            run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
-        )
-        _always_run(submit, "submit")
-        training = _segments(rounds)(job=submit.output)
-        training.set_display_name("training")
-        collect = collect_results(job=submit.output, run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER)
-        collect.after(training)
-        return _always_run(collect, "collect")
+    follow = following(rounds)
+    submit = submit_job(**given(spec, folder)._asdict(), **identity())
+    always_run(submit, "submit")
+    training = follow(job=submit.output)
+    training.set_display_name("training")
+    collect = collect_results(job=submit.output, run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER)
+    collect.after(training)
+    return Training(submit, always_run(collect, "collect"))
 
 
-def _folder_here(folder: Optional[str]) -> str:
-    """The command's folder for a run on this machine; a compiled pipeline names no path of the machine it came from."""
-    return folder or "" if os.environ.get(ENV_CLUSTER) else ""
+def training_task(spec: Spec, *, folder: Optional[str] = None) -> dsl.PipelineTask:
+    """Run a training as one task of the pipeline being defined: for sweeps of many, and for trainings of fixed size.
 
+    The task creates the Job, follows it to its end, executing resizes where it is elastic, and takes in its results.
+    Two pods a training instead of a dozen; the graph does not show the resizes, and there is no exit task: when the run
+    is terminated the Job trains on to its end.
 
-def _conclude() -> dsl.PipelineTask:
-    return _always_run(conclude_run(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER), "conclude")
+    Args:
+        spec: As for `elastic_training`.
+        folder: Where the command runs on the embedded cluster; by default the spec file's folder.
 
+    Returns:
+        The task: its outputs are `model`, `metrics` and `Output`, the result as JSON. What is set on it
+        (resources, environment, tolerations, volumes …) reaches the workers.
 
-def _always_run(task: dsl.PipelineTask, name: str) -> dsl.PipelineTask:
-    """A cache hit would skip the training: caching is off for each step. Retries are for an hour and longer.
-
-    KFP counts `backoff_max_duration` from the first attempt on, so its default of an hour would end a long step's
-    retry; a retried step finds its Job by the run's id and adopts it.
+    Raises:
+        SpecError: The spec, as far as it is known, is wrong; lists every problem.
     """
-    task.set_caching_options(enable_caching=False)
-    if not os.environ.get(ENV_CLUSTER):  # on this machine a step fails for a reason that stays
-        task.set_retry(num_retries=2, backoff_duration="5s", backoff_factor=2.0, backoff_max_duration="604800s")
-    return task.set_display_name(name)
-
-
-def _segments(rounds: int) -> Any:
-    """The first of `rounds` nested pipelines, each of which holds its train step and, under a condition, the rest.
-
-    Nesting, because on a backend a task may come `.after` a pipeline but not after an `If`.
-    """
-    following = None
-    with _outside_of_any_pipeline():
-        for number in range(rounds, 0, -1):
-            following = _segment(number, last=number == rounds, following=following)
-    return following
-
-
-def _segment(number: int, *, last: bool, following: Any) -> Any:
-    @dsl.pipeline(name=f"segment-{number}")
-    def segment(job: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - kfp takes a return annotation for an output
-        train = train_segment(job=job, segment=number, last=last, run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER)
-        _without_retry(train, f"train-{number}")
-        if following is not None:
-            with dsl.If(train.output == "resized", name=f"resized-{number}"):
-                resize = resize_job(job=job, segment=number, run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER)
-                _always_run(resize, f"resize-{number}")
-                rest = following(job=job)
-                rest.after(resize)
-                rest.set_display_name(f"segment {number + 1}")
-
-    return segment
-
-
-def _without_retry(task: dsl.PipelineTask, name: str) -> dsl.PipelineTask:
-    """A train step fails because the training failed, which the Job's own retries have dealt with already."""
-    task.set_caching_options(enable_caching=False)
-    return task.set_display_name(name)
-
-
-@contextlib.contextmanager
-def _outside_of_any_pipeline() -> Iterator[None]:
-    """Let nested pipelines be defined while another is being defined, which kfp's decorator refuses."""
-    holder = pipeline_context.Pipeline
-    enclosing = holder._default_pipeline  # noqa: SLF001 - there is no public way
-    holder._default_pipeline = None  # noqa: SLF001
-    try:
-        yield
-    finally:
-        holder._default_pipeline = enclosing  # noqa: SLF001
-
-
-def _read(path: Path) -> Any:
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}", source=str(path)) from error
-
-
-def _channels(value: object) -> list[Any]:
-    return list(pipeline_channel.extract_pipeline_channels_from_any(value))
-
-
-def _type(value: object) -> Optional[str]:
-    """The type of a value that only the run knows, None of one known now."""
-    if not isinstance(value, pipeline_channel.PipelineChannel):
-        return None
-    return str(type_utils.get_parameter_type_name(value.channel_type))
-
-
-def _pieces(text: str) -> list[Any]:
-    """A text cut into what is known and the pipeline parameters and outputs between."""
-    channels = {channel.pattern: channel for channel in _channels(text)}
-    if not channels:
-        return [text]
-    cut = re.split("(" + "|".join(re.escape(pattern) for pattern in channels) + ")", text)
-    return [channels.get(piece, piece) for piece in cut if piece]
-
-
-def _with_unknowns(value: Any) -> Any:
-    if _type(value) is not None or (isinstance(value, str) and _channels(value)):
-        return Unknown()
-    if isinstance(value, Mapping):
-        return {key: _with_unknowns(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_with_unknowns(item) for item in value]
-    return value
+    return without_retry(run_training(**given(spec, folder)._asdict(), **identity()), "train")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -25,7 +26,8 @@ def parse(text_or_mapping: str | Mapping[str, Any], *, source: str = "spec") -> 
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise SpecError([Problem(source, where + str(error.problem or error.context))], source=source) from error
+        what = str(error.problem or error.context)
+        raise SpecError([Problem(source, where + what, _remedy(what, text_or_mapping))], source=source) from error
     except yaml.reader.ReaderError as error:
         raise SpecError([Problem(source, f"position {error.position}: {error.reason}")], source=source) from error
     except RecursionError as error:
@@ -44,10 +46,51 @@ def _load(text: str) -> Any:
     # YAML reads nearly all JSON, but takes the two halves of "\ud83d\ude00" for two characters.
     if text.lstrip().startswith("{"):
         try:
-            return json.loads(text, object_pairs_hook=_unique)
+            return json.loads(text, object_pairs_hook=_unique, parse_int=_whole)
         except json.JSONDecodeError:
             pass  # a flow mapping, perhaps
-    return yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader
+    loader = _Loader(text)
+    try:
+        return _only(loader)
+    finally:
+        loader.dispose()
+
+
+def _only(loader: _Loader) -> Any:
+    """The one document of a text; documents that are empty are none."""
+    found = None
+    while loader.check_node():
+        node: Any = loader.get_node()
+        value = loader.construct_document(node)
+        if found is not None and value is not None:
+            raise yaml.composer.ComposerError(problem="another document begins here", problem_mark=node.start_mark)
+        found = value if found is None else found
+    return found
+
+
+_REMEDIES = {
+    r"character '\\t'": "indent with spaces",
+    r"mapping values are not allowed": "text that holds ': ' stands in quotes, and keys of one mapping in one column",
+    r"could not find expected ':'": "KEY: VALUE, with a space after the colon",
+    r"constructor for the tag": "leave the tag out",
+    r"unconstructable recursive": "a value cannot be part of itself",
+    r"undefined alias": "text that begins with * stands in quotes; an alias comes after its anchor",
+    r"another document": "one document a file",
+    r"found unexpected end of stream": "close the quotes or brackets",
+}
+"""What PyYAML says, and what to do about it."""
+
+
+def _remedy(problem: str, text: str) -> str:
+    if "{{" in text:
+        return "it is a template: render it first (helm template …)"
+    return next((remedy for pattern, remedy in _REMEDIES.items() if re.search(pattern, problem)), "")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"holds a number of {len(digits)} digits")
+    return int(digits)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -76,12 +119,45 @@ class _Loader(yaml.SafeLoader):
                 written.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Take in what is merged (`<<`), each key once: PyYAML keeps all, and merges of merges multiply them."""
+        super().flatten_mapping(node)
+        last = {key.value: index for index, (key, _) in enumerate(node.value) if isinstance(key, yaml.ScalarNode)}
+        node.value = [
+            pair
+            for index, pair in enumerate(node.value)
+            if not isinstance(pair[0], yaml.ScalarNode) or last[pair[0].value] == index
+        ]
 
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        """Begin a list or mapping in brackets, unless there are too many open: PyYAML takes its time for each."""
+        if self.flow_level > _MOST_BRACKETS:
+            raise yaml.scanner.ScannerError(problem="is nested too deeply", problem_mark=self.get_mark())
+        super().fetch_flow_collection_start(token)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """A whole number, if it is one that anybody means."""
+        if len(node.value) > _MOST_DIGITS:
+            problem = f"a number of {len(node.value)} digits"
+            raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
+        number: int = super().construct_yaml_int(node)
+        return number
+
+
+_MOST_BRACKETS = 100
+_MOST_DIGITS = 1000
 _MERGE = "tag:yaml.org,2002:merge"
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_TIME = r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?"
 
-# A date is text here, as it is in JSON.
+_Loader.add_constructor(_INT, _Loader.construct_yaml_int)
+# A date is text here, as it is in JSON, and so is 12:30, which YAML 1.1 takes for a number on the base of 60.
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+    first: [
+        (tag, re.compile(rf"(?!{_TIME}$)(?:{pattern.pattern})", pattern.flags) if tag in (_INT, _FLOAT) else pattern)
+        for tag, pattern in resolvers
+        if tag != _TIMESTAMP
+    ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }

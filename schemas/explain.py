@@ -1,4 +1,4 @@
-"""The documentation of a field of a TrainingJob, from its published JSON Schema, as `kubectl explain` gives it."""
+"""The documentation of a field, from its kind's published JSON Schema, as `kubectl explain` gives it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.structure import Schema
 
-__all__ = ["explain"]
+__all__ = ["explain", "schema_text"]
+
+_KINDS = {
+    "TrainingJob": "training-job.v1",
+    "QueueTree": "queue-tree.v1",
+    "GPUPools": "gpu-pools.v1",
+    "ResourceProfiles": "resource-profiles.v1",
+}
+"""The kinds of documents that people write, and their schemas."""
 
 _WIDTH = 100
 _INDENT = "  "
@@ -30,23 +38,33 @@ _BOUNDS = {
 }
 
 
-def explain(field: str, *, schema: str = "training-job.v1") -> str:
+def explain(field: str) -> str:
     """The documentation of a field by its dotted path, e.g. `spec.roles.worker.resources`; of the whole for "".
 
-    The name of a role, a volume or a label stands where the path has one; any will do. Raises SpecError for a path that
-    leads nowhere, naming what is there.
+    It may begin with a kind, e.g. `QueueTree.spec.queues`, and is a TrainingJob's where it does not. The name of a
+    role, a volume or a label stands where the path has one; any will do. Raises SpecError for a path that leads
+    nowhere, naming what is there.
     """
-    root = load_schema(schema)
-    rule, owner, last = _find(root, [part for part in field.split(".") if part])
+    path = [part for part in field.split(".") if part]
+    kind = path.pop(0) if path and path[0] in _KINDS else "TrainingJob"
+    root = load_schema(_KINDS[kind])
+    rule, owner, last = _find(root, path)
     required = " (required)" if last in owner.get("required", ()) else ""
     lines = [
-        f"FIELD: {field or root['title']} <{_type(rule, root)}>{required}",
+        f"FIELD: {field or kind} <{_type(rule, root)}>{required}",
         "",
         *textwrap.wrap(str(rule.get("description", "")), _WIDTH),
     ]
     for title, part in _facts(rule, root):
         lines += ["", f"{title}:", *(f"{_INDENT}{line}" for line in part)]
     return "\n".join(lines) + "\n"
+
+
+def schema_text(kind: str) -> str:
+    """The published JSON Schema of a kind as JSON. Raises SpecError where there is none."""
+    if kind not in _KINDS:
+        raise SpecError(f"is no kind of document ({', '.join(_KINDS)})", source=kind)
+    return json.dumps(load_schema(_KINDS[kind]), indent=2) + "\n"
 
 
 def _find(root: Schema, path: list[str]) -> tuple[Schema, Schema, str]:

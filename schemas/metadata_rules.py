@@ -15,16 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["findings"]
 
-_LABELS = ("kfp-volcano/", "app.kubernetes.io/", "volcano.sh/")
-_ANNOTATIONS = ("kfp-volcano/", "volcano.sh/", "scheduling.k8s.io/", "scheduling.volcano.sh/")
-_ALLOWED = (
-    names.TEAM_LABEL,
-    "volcano.sh/cooldown-time",
-    "volcano.sh/revocable-zone",
-    "volcano.sh/vgpu-mode",
-    "volcano.sh/vgpu-podgroup-policy",
-)
-"""Keys of such prefixes that are a user's to set."""
 _FIELDS = (
     "kubernetes.io/config.",
     "scheduler.alpha.kubernetes.io/",
@@ -42,11 +32,11 @@ def findings(metadata: Any, path: Path) -> Iterator[Finding]:
     if not isinstance(metadata, dict):
         return
     for key in _keys(metadata, "labels"):
-        if key.startswith(_LABELS) and key not in _ALLOWED:
+        if names.is_reserved_label(key):
             yield Finding((*path, "labels", key), "is a label that others set", "use a prefix of your own")
     for key in _keys(metadata, "annotations"):
         place = (*path, "annotations", key)
-        if key.startswith(_ANNOTATIONS) and key not in _ALLOWED:
+        if names.is_reserved_annotation(key):
             yield Finding(place, "is an annotation that others set", "use another prefix")
         elif key.startswith(_FIELDS):
             yield Finding(place, "has become a field of pods", "say it in pod or podPatch")

@@ -15,14 +15,28 @@ RESIZE = "kfp-volcano/resize"
 PROGRESS = "kfp-volcano/progress"
 STEPS = "kfp-volcano/steps"
 HOLD = "kfp-volcano/hold"
+MOVES = "kfp-volcano/moves"
 SPEC = "kfp-volcano/spec"
 """The TrainingJob the Job was rendered from, as JSON: what the autoscaler and the steps read ranges from."""
 
 # Labels on the Job.
 RUN_LABEL = "kfp-volcano/run"
-"""A digest of the run id (`run_label`), by which the exit task finds the run's Job."""
+"""A digest of the run id (`run_label`): all Jobs of a run have it."""
+INSTANCE_LABEL = "app.kubernetes.io/instance"
+"""The Job's name: what was made for one Job has it."""
 TEAM_LABEL = "kfp-volcano/team"
 """Whose work it is, in reports; the namespace where absent."""
+
+# What others set on Jobs and pods, by prefix; a spec may not.
+_RESERVED_LABELS = ("kfp-volcano/", "app.kubernetes.io/", "volcano.sh/")
+_RESERVED_ANNOTATIONS = ("kfp-volcano/", "volcano.sh/", "scheduling.k8s.io/", "scheduling.volcano.sh/")
+_USER_ANNOTATIONS = (
+    "volcano.sh/cooldown-time",
+    "volcano.sh/revocable-zone",
+    "volcano.sh/vgpu-mode",
+    "volcano.sh/vgpu-podgroup-policy",
+)
+"""Volcano's annotations that are a user's to set."""
 
 # Tasks of an elastic Job. Other roles keep their own names; these three are reserved.
 COORDINATOR = "coordinator"
@@ -46,10 +60,14 @@ ENV_JOB_DIR = "KFP_VOLCANO_JOB_DIR"
 ENV_ELASTICITY = "KFP_VOLCANO_ELASTICITY"
 """JSON of `schemas.training_job.RuntimeSettings`: what training code needs of the spec."""
 ENV_CLUSTER = "KFP_VOLCANO_CLUSTER"
-"""Which cluster to talk to: `embedded:<address of the host's Ray>`, or absent for Kubernetes."""
+"""Which cluster to talk to: `embedded:<address of the host's Ray>`, `kubernetes[:<context>]` or `in-cluster`."""
 ENV_RUN_ID = "KFP_VOLCANO_RUN_ID"
 """Overrides the pipeline run's id, so that a run on the embedded cluster can be taken up again."""
 
+ENV_PROFILES = "KFP_VOLCANO_PROFILES"
+"""File with the platform's ResourceProfiles: what is compiled or submitted here may name them."""
+ENV_POOLS = "KFP_VOLCANO_POOLS"
+"""File with the platform's GPUPools: what is submitted here is bound to the pool of its priority."""
 ENV_OUT = "KFP_VOLCANO_OUT"
 """Folder of a run on this machine: its report, ledgers, logs, and how a failed step failed."""
 
@@ -65,12 +83,15 @@ ENV_LEAST = "KFP_VOLCANO_LEAST"
 """The fewest workers that a generation has (strategy restart)."""
 ENV_LEADER = "KFP_VOLCANO_LEADER"
 """Host of the first pod of the leading role: launcher, chief, head, master, or else the workers."""
+ENV_HEAD = "KFP_VOLCANO_HEAD"
+"""Host and port of Ray's head."""
 ENV_WORKERS = "KFP_VOLCANO_WORKERS"
 """Number of workers: of a Job of fixed size, or of the generation (strategy restart)."""
 ENV_HOSTS = "KFP_VOLCANO_HOSTS"
 """The workers of an MPI Job of fixed size, or of the generation: `host:processes`, with commas between them."""
 ENV_PORT = "KFP_VOLCANO_PORT"
-"""Port of the pod's TensorFlow server where that is not TENSORFLOW_PORT: where pods share a machine's ports."""
+"""Port of the pod's own server (torchrun's, TensorFlow's) where that is not the framework's: pods may share a machine's
+ports."""
 ENV_RANK = "KFP_VOLCANO_RANK"
 """The pod's place among the pods of its role in the generation, from 0 (strategy restart)."""
 ENV_GENERATION = "KFP_VOLCANO_GENERATION"
@@ -85,10 +106,16 @@ PREFLIGHT = "kfp-volcano-preflight"
 """The init container that examines a pod's devices."""
 UNFIT_LABEL = "kfp-volcano/unfit"
 """Of nodes whose devices failed the preflight: pods with devices avoid them."""
+UNFIT = UNFIT_LABEL
+"""Annotation of such a node (`schemas.records.Unfit`): until when. A label without it is a person's, and stays."""
+AGENT_PATH = "/kfp-volcano/agent"
+"""Where the agent is put for images that lack it."""
+AGENT_FILE = "agent.pyz"
 VOLUME_PREFIX = "kfp-volcano-"
 """Names of volumes that the manifest adds by itself begin so."""
 CHECKPOINTS_VOLUME = VOLUME_PREFIX + "checkpoints"
 SHM_VOLUME = VOLUME_PREFIX + "shm"
+AGENT_VOLUME = VOLUME_PREFIX + "agent"
 MOUNT_PATH = "/kfp-volcano/volume"
 """Where the claim of `checkpoint.volume` is mounted in every pod."""
 SVC_MOUNT_PATH = "/etc/volcano"
@@ -113,6 +140,12 @@ ROOT_QUEUE = "root"
 DEFAULT_QUEUE = "default"
 """Volcano's own queue for Jobs that name none."""
 
+# Pools of shared GPUs.
+POOL_LABEL = "kfp-volcano/gpu-pool"
+"""On a node: the pool that it belongs to. In a pod's node selector: the pool from which its shares of GPUs come."""
+POOL_SINCE = "kfp-volcano/gpu-pool-since"
+"""On a node: the time of its last move between pools, in Unix seconds."""
+
 # Resources.
 GPU = "nvidia.com/gpu"
 RDMA = "rdma/hca"
@@ -126,6 +159,16 @@ VGPU_CORES = "volcano.sh/vgpu-cores"
 _NOT_DNS = re.compile(r"[^a-z0-9-]+")
 _LONGEST_SUFFIX = len("-coordinator-0")
 _LONGEST_LABEL = 63
+
+
+def is_reserved_label(name: str) -> bool:
+    """Whether others set a label, so that a spec may not."""
+    return name.startswith(_RESERVED_LABELS) and name != TEAM_LABEL
+
+
+def is_reserved_annotation(name: str) -> bool:
+    """Whether others set an annotation, so that a spec may not."""
+    return name.startswith(_RESERVED_ANNOTATIONS) and name not in _USER_ANNOTATIONS
 
 
 def surplus_priority(priority: str) -> str:
@@ -152,6 +195,14 @@ def job_name(name: str, run_id: str) -> str:
 def pod_name(job: str, task: str, index: int) -> str:
     """Volcano's name of a pod (`MakePodName`, pkg/controllers/job/helpers/helpers.go)."""
     return f"{job}-{task}-{index}"
+
+
+def longest_role(replicas: int) -> int:
+    """How many characters the name of a role of that many pods may have, so that pods have names.
+
+    Pods are named <job>-<role>-<index>, and `job_name` leaves room for the tasks that kfp-volcano makes.
+    """
+    return _LONGEST_LABEL - len(pod_name(job_name("x" * _LONGEST_LABEL, ""), "", max(replicas, 1) - 1))
 
 
 def host_name(job: str, task: str, index: int) -> str:

@@ -90,6 +90,9 @@ def _outline(sound: Sound, role: str, *, examined: bool) -> dict[str, Any]:
     if not sound.absent("spec", "roles", role, "resources", "shm"):
         volumes[names.SHM_VOLUME] = _VOLUMES["emptyDir"]
         mounts[names.SHM_VOLUME] = "/dev/shm"  # noqa: S108  # a pod's own
+    if not sound.absent("spec", "elasticity", "agent"):
+        volumes[names.AGENT_VOLUME] = _VOLUMES["emptyDir"]
+        mounts[names.AGENT_VOLUME] = names.AGENT_PATH
     for level in (("spec",), ("spec", "roles", role)):
         for name in sound.keys(*level, "volumes"):
             volume = sound.get(*level, "volumes", name)

@@ -221,12 +221,16 @@ def _write_nodes(nodes: dict[str, tuple[str, ...]]) -> dict[str, list[str]]:
     return {label: list(nodes[label]) for label in sorted(nodes)}
 
 
+NODES = {"codec": (_read_nodes, _write_nodes)}
+"""Of a field: node labels and the values allowed, one of them perhaps without a list around it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """On which nodes pods run."""
 
     arch: tuple[Literal["amd64", "arm64", "ppc64le", "s390x"], ...] = ()
-    nodes: dict[str, tuple[str, ...]] = field(default_factory=dict, metadata={"codec": (_read_nodes, _write_nodes)})
+    nodes: dict[str, tuple[str, ...]] = field(default_factory=dict, metadata=NODES)
     """Node label to the values allowed, best first."""
     node_selector: dict[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()

@@ -26,11 +26,8 @@ __all__ = ["build", "queue_tree"]
 def queue_tree(value: Mapping[str, Any], *, source: str = "tree") -> QueueTree:
     """The QueueTree in a mapping. Raises SpecError with every problem found."""
     schema = load_schema("queue-tree.v1")
-    try:
-        plain, found = normalise(value, schema)
-        found += [each for deviation in deviations(plain, schema) for each in explain(deviation, schema, ())]
-    except RecursionError as error:
-        raise SpecError("is nested too deeply", source=source) from error
+    plain, found = normalise(value, schema)
+    found += [each for deviation in deviations(plain, schema) for each in explain(deviation, schema, ())]
     first = _by_place(found)
     found = list(_by_place([*first.values(), *queue_rules.findings(plain, first.keys())]).values())
     if found:

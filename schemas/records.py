@@ -1,4 +1,4 @@
-"""What the parts write to each other on the Job object: JSON in annotations, each with a schema.
+"""What the parts write to each other on the Job object and on nodes: JSON in annotations, each with a schema.
 
 All times are Unix seconds, all durations seconds. `parse` and `dump` convert one annotation's text; unknown keys of a
 newer version are ignored, so that an old reader survives a new writer.
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Hold",
     "MembershipChange",
+    "Move",
     "Owner",
     "Phase",
     "Progress",
     "ResizeOutcome",
     "ResizeRequest",
     "StepRecord",
+    "Unfit",
     "dump",
     "parse",
     "parse_list",
@@ -153,6 +155,34 @@ class Hold:
     by: str
     override: int | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One entry of annotation `kfp-volcano/moves` (newest last): a pod whose preflight failed on its node."""
+
+    pod: str
+    uid: str
+    """Of the pod: one of the same name that came after it is another."""
+    node: str
+    exit_code: int
+    at: float
+    """When the preflight failed."""
+    message: str = ""
+    """What it printed last."""
+    restarted_at: float | None = None
+    """When the whole Job was told to begin anew because of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfit:
+    """Annotation `kfp-volcano/unfit` of a node that has the label of that name: how long pods with devices avoid it."""
+
+    until: float
+    job: str
+    """The Job whose preflight failed there, as namespace/name."""
+    pod: str
+    exit_code: int
 
 
 T = TypeVar("T")

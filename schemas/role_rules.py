@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["findings"]
 
-_LONGEST_NAME = 63
 _NEEDED = {"pytorch": ("worker",), "tensorflow": (), "mpi": ("launcher", "worker"), "ray": ("head", "worker")}
 _KNOWN = {
     "tensorflow": ("chief", "worker", "ps", "evaluator"),
@@ -83,10 +82,8 @@ def _fixed_role(sound: Sound, role: str, replicas: Path) -> Iterator[Finding]:
     if isinstance(count, dict):
         count = None
         yield Finding(replicas, "is a range, but only worker can be resized", "write a number")
-    # Pods are named <job>-<role>-<index>, and job_name leaves room for the tasks that kfp-volcano makes.
-    longest = names.pod_name(names.job_name("x" * _LONGEST_NAME, ""), role, int(count or 1) - 1)
-    if sound.get(*replicas[:-1]) is not None and len(longest) > _LONGEST_NAME:
-        room = len(role) - (len(longest) - _LONGEST_NAME)
+    room = names.longest_role(int(count or 1))
+    if sound.get(*replicas[:-1]) is not None and len(role) > room:
         yield Finding(
             replicas[:-1], "makes the names of its pods longer than 63 characters", f"at most {room} characters"
         )

@@ -67,6 +67,9 @@ def _strategy_findings(sound: Sound, strategy: str | None) -> Iterator[Finding]:
             "is missing: strategy live keeps the Job's checkpoints and ledgers on a volume",
             "checkpoint: {volume: <name of a PersistentVolumeClaim>}, or strategy: fixed",
         )
+    if sound.get("spec", "elasticity", "agent") is not None and strategy not in (None, "restart"):
+        path = ("spec", "elasticity", "agent")
+        yield Finding(path, f"is for strategy restart, not {strategy}", "leave it out, or strategy: restart")
     replicas: Path = ("spec", "roles", "worker", "replicas")
     least, most = sound.get(*replicas, "min"), sound.get(*replicas, "max")
     if strategy == "fixed" and least is not None and most is not None and least < most:
@@ -92,14 +95,6 @@ def _faults(sound: Sound, strategy: str | None) -> Iterator[Finding]:
         yield Finding((*path, "evicted"), f"cannot be {evicted}: {words}", f"{failed}, or failed: retry")
     if sound.get(*path, "pending", "then") == "restartJob" and strategy not in (None, "fixed"):
         yield Finding((*path, "pending", "then"), f"restartJob is not for strategy {strategy}", "fail or abort")
-    cleanup = sound.get(*path, "cleanup")
-    if cleanup is not None:
-        took = sound.get(*path, "cleanup", "timeout", default="30s") if isinstance(cleanup, dict) else "30s"
-        grace = sound.get("spec", "elasticity", "grace", default="60s")
-        if took is not None and grace is not None and duration(took) >= duration(grace):
-            yield Finding(
-                (*path, "cleanup"), f"may take {shown(took)}", f"less than elasticity.grace, which is {shown(grace)}"
-            )
 
 
 _DURATIONS: tuple[tuple[Path, float, str], ...] = (

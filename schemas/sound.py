@@ -22,11 +22,13 @@ class Sound:
 
     def __init__(self, value: Any, broken: Collection[Path]) -> None:
         self._value = value
-        self._broken = broken
+        self._broken = frozenset(broken)
+        self._around = {path[:depth] for path in broken for depth in range(len(path) + 1)}
+        """The broken places and everything that one is part of."""
 
     def get(self, *path: str | int, default: Any = None) -> Any:
         """The value at a path; `default` where certainly none is written; None where there is none to rely on."""
-        if self._broken and any(bad[: len(path)] == path or path[: len(bad)] == bad for bad in self._broken):
+        if self._broken and (path in self._around or any(path[:depth] in self._broken for depth in range(len(path)))):
             return None
         value: Any = self._value
         for part in path:

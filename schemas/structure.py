@@ -100,42 +100,71 @@ def normalise(value: Any, schema: Schema, *, lenient_numbers: bool = False) -> t
     """A copy of `value` in JSON's own types, and what in it JSON cannot hold or no program's argument can carry.
 
     With `lenient_numbers`, text that spells a number becomes one wherever `schema` wants a number: values that came
-    through a pipeline's parameters arrive as text.
+    through a pipeline's parameters arrive as text. What is nested too deeply, or would be too large (aliases in YAML
+    make a lot of a little), is one finding about the whole, which is `Unknown` then.
     """
-    findings: list[Finding] = []
+    copy = _Copy(schema, lenient_numbers=lenient_numbers)
+    try:
+        return copy.of(value, schema, ()), copy.findings
+    except _Excess as excess:
+        return Unknown(), [Finding((), *excess.args)]
 
-    def copy(item: Any, rule: Schema, path: Path) -> Any:
-        match item:
-            case Mapping():
-                findings.extend(
-                    Finding((*path, str(key)), "is a key, but not text", "put it in quotes")
-                    for key in item
-                    if not isinstance(key, str)
-                )
-                return {
-                    str(key): copy(child, child_rule(rule, str(key), schema), (*path, str(key)))
-                    for key, child in item.items()
-                }
+
+class _Copy:
+    """A copy in the making."""
+
+    def __init__(self, schema: Schema, *, lenient_numbers: bool) -> None:
+        self.findings: list[Finding] = []
+        self._schema = schema
+        self._lenient_numbers = lenient_numbers
+        self._count = 0
+
+    def of(self, item: Any, rule: Schema, path: Path) -> Any:
+        """The copy of a part, of which the schema says `rule`."""
+        self._count += 1
+        if len(path) > _DEEPEST:
+            raise _Excess("is nested too deeply", f"at most {_DEEPEST} levels")
+        if self._count > _MOST_VALUES:
+            raise _Excess("holds too many values", f"at most {_MOST_VALUES}, with YAML's aliases written out")
+        match item:  # the most frequent kinds first: most values are texts
             case str():
                 if _UNUSABLE.search(item):
-                    findings.append(Finding(path, "holds a NUL or a lone surrogate, which no program can be given"))
-                return _number(item, rule) if lenient_numbers else item
+                    self._tell(path, "holds a NUL or a lone surrogate, which no program can be given")
+                return _number(item, rule) if self._lenient_numbers else item
+            case Mapping():
+                return self._mapping(item, rule, path)
             case bytes():
-                findings.append(Finding(path, "is binary", "write it as text"))
+                self._tell(path, "is binary", "write it as text")
             case Sequence():
-                inner = resolve(rule.get("items", {}), schema)
-                return [copy(child, inner, (*path, index)) for index, child in enumerate(item)]
+                inner = resolve(rule.get("items", {}), self._schema)
+                return [self.of(child, inner, (*path, index)) for index, child in enumerate(item)]
             case float() if not math.isfinite(item):
-                findings.append(Finding(path, f"{item} is not a usable number"))
+                self._tell(path, f"{item} is not a usable number")
             case None | bool() | int() | float() | Unknown():
                 return item
             case _:
-                findings.append(Finding(path, f"is a {type(item).__name__}", "write it as text, in quotes"))
+                self._tell(path, f"is a {type(item).__name__}", "write it as text, in quotes")
         return Unknown()
 
-    return copy(value, schema, ()), findings
+    def _mapping(self, item: Mapping[Any, Any], rule: Schema, path: Path) -> dict[str, Any]:
+        for key in item:
+            if not isinstance(key, str):
+                self._tell((*path, str(key)), "is a key, but not text", "put it in quotes")
+        return {
+            str(key): self.of(child, child_rule(rule, str(key), self._schema), (*path, str(key)))
+            for key, child in item.items()
+        }
+
+    def _tell(self, path: Path, message: str, remedy: str = "") -> None:
+        self.findings.append(Finding(path, message, remedy))
 
 
+class _Excess(Exception):  # noqa: N818  # never leaves this module
+    """A value is more than anybody means."""
+
+
+_DEEPEST = 100
+_MOST_VALUES = 500_000
 _UNUSABLE = re.compile(r"[\x00\ud800-\udfff]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,18}\.[0-9]{1,18}")
@@ -192,7 +221,17 @@ def _whole(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterat
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
-_KEYWORDS = {**Draft202012Validator.VALIDATORS, "pattern": _whole}
+def _others(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    # jsonschema goes through a set of the keys: what is wrong would be told in another order by each process.
+    if not isinstance(instance, dict) or not isinstance(rule, dict):
+        yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, rule, instance, schema) or ()
+        return
+    for key, value in instance.items():
+        if key not in schema.get("properties", {}):
+            yield from validator.descend(value, rule, path=key)
+
+
+_KEYWORDS = {**Draft202012Validator.VALIDATORS, "pattern": _whole, "additionalProperties": _others}
 _Validator: Any = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator, {name: _tolerant(keyword) for name, keyword in _KEYWORDS.items()}
 )

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOREVER",
+    "Agent",
     "Batch",
     "Checkpoint",
     "Coordinator",
@@ -167,6 +168,14 @@ class Coordinator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """The agent of strategy `restart`, for images that lack kfp-volcano; they need Python 3.10 or later."""
+
+    image: str
+    """An image that holds kfp-volcano: an init container copies the agent from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Elasticity:
     """Whether and how the number of workers may change while training runs."""
 
@@ -177,6 +186,8 @@ class Elasticity:
     grace_s: float = 60.0
     """How long a worker has between SIGTERM and SIGKILL."""
     coordinator: Coordinator = field(default_factory=Coordinator)
+    agent: Agent | None = None
+    """None: the roles' images hold it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

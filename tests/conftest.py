@@ -20,12 +20,18 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--kubeconfig FILE`: run tests marked `anywhere` on that cluster."""
+    parser.addoption("--kubeconfig", dest="kubeconfig", help="run the tests marked `anywhere` on this cluster")
+
+
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the machine's environment reaches a test."""
     for name in list(os.environ):
         if name.startswith(("KFP_VOLCANO_", "VC_", "RAY_", "TORCHFT_")) and name != "KFP_VOLCANO_SHARED":
             monkeypatch.delenv(name)
+    monkeypatch.setenv("KUBECONFIG", os.devnull)
 
 
 @pytest.fixture(scope="session")

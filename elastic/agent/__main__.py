@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_PORTS = {"pytorch": names.RENDEZVOUS_PORT, "tensorflow": names.TENSORFLOW_PORT}
+
 _NEEDED = (
     names.ENV_POD, names.ENV_POD_IP, names.ENV_TASK, names.ENV_TASK_INDEX, names.ENV_ROLE, names.ENV_FRAMEWORK,
     names.ENV_COORDINATOR, names.ENV_ELASTICITY,
@@ -38,6 +40,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
     if missing or not command:
         log.error("not set: %s", ", ".join(missing)) if missing else log.error("there is no command after --")
         return 2
+    framework = environment[names.ENV_FRAMEWORK]
     member = Member(
         pod=environment[names.ENV_POD],
         incarnation=uuid.uuid4().hex,
@@ -45,13 +48,13 @@ def main(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
         role=environment[names.ENV_ROLE],
         task=environment[names.ENV_TASK],
         index=int(environment[names.ENV_TASK_INDEX]),
-        port=int(environment.get(names.ENV_PORT) or names.TENSORFLOW_PORT),
+        port=int(environment.get(names.ENV_PORT) or _PORTS.get(framework, 0)),
         procs=int(environment.get(names.ENV_PROCS) or 1),
     )
     agent = Agent(
         argv=command,
         member=member,
-        framework=environment[names.ENV_FRAMEWORK],
+        framework=framework,
         coordinator=environment[names.ENV_COORDINATOR],
         grace_s=float(json.loads(environment[names.ENV_ELASTICITY])["grace_s"]),
         env=environment,

@@ -42,11 +42,11 @@ def environment(generation: Generation, member: Member, framework: str) -> Mappi
 
 
 def _torchrun(generation: Generation, member: Member, first: Member) -> dict[str, str]:
-    """A rendezvous of exactly these workers, at the first of them; no other generation's can meet it."""
+    """A rendezvous of exactly these workers, at the first of them; no other generation or Job can meet it."""
     return {
         "PET_NNODES": str(len(generation.of(names.WORKER))),
-        "PET_RDZV_ENDPOINT": f"{_host(first)}:{names.RENDEZVOUS_PORT}",
-        "PET_RDZV_ID": f"generation-{generation.number}",
+        "PET_RDZV_ENDPOINT": f"{_host(first)}:{first.port}",
+        "PET_RDZV_ID": f"{first.pod}-{first.incarnation}-{generation.number}",
         "PET_RDZV_CONF": f"is_host={int(member == first)}",
         "PET_LOCAL_ADDR": member.host,
     }

@@ -160,6 +160,17 @@ class JobLease(Lease):
         term_s = HANDOVER_S if holder.startswith("run:") else TERM_S
         super().__init__(cluster, namespace, name, holder=holder, clock=clock, term_s=term_s)
 
+    def _new(self, now: float) -> Manifest:
+        """It belongs to the Job, and goes with it. Raises NotFoundError where there is no Job."""
+        lease, job = super()._new(now), self._cluster.get("Job", self._name, self._namespace)
+        owner = {
+            "apiVersion": job["apiVersion"],
+            "kind": job["kind"],
+            "name": self._name,
+            "uid": job["metadata"]["uid"],
+        }
+        return {**lease, "metadata": {**lease["metadata"], "ownerReferences": [owner]}}
+
     def _may_take_from(self, holder: str) -> bool:
         part, _, run = holder.partition(":")
         return holder == self._holder or (part == "run" and run == self._holder.partition(":")[2])

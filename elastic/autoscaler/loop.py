@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.contracts import find_job, job_key
 from kfp_volcano.elastic.autoscaler.executor import Executor
+from kfp_volcano.elastic.autoscaler.keeping import Keeper
 from kfp_volcano.elastic.autoscaler.lease import TERM_S, Lease
 from kfp_volcano.elastic.autoscaler.observation import WATCHED, QueueView
 from kfp_volcano.elastic.policies.guards import next_change
@@ -92,6 +93,7 @@ class QueueAutoscaler:
         )
         self._look_aside_at = 0.0
         self._aside = False
+        self._keeper = Keeper(cluster)
         self._executor = Executor(cluster, identity=identity, clock=clock, new_id=new_id)
         self._stopped = threading.Event()
 
@@ -140,7 +142,9 @@ class QueueAutoscaler:
             if self._log:
                 self._log.decision(decision, now, request)
         looks = [self._lead.due_at, next_change(snapshot)]
-        looks += [self._executor.drive(job, objects["Pod"], now) for job in jobs if self._ours(job)]
+        ours = [job for job in jobs if self._ours(job)]
+        looks += [self._executor.drive(job, objects["Pod"], now) for job in ours]
+        looks += [self._keeper.keep(job, view.pods_of(job), objects["Node"], now) for job in ours]
         return min(at for at in looks if at is not None)
 
     def _check_view(self) -> None:

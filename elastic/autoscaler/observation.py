@@ -101,6 +101,10 @@ class QueueView:
             pending=tuple(sorted((gang for gang in gangs if gang), key=lambda gang: (gang.since, gang.key))),
         )
 
+    def pods_of(self, job: Manifest) -> list[Manifest]:
+        """A Job's pods."""
+        return self._pods[job_key(job)]
+
     def timeline_entry(self, now: float) -> dict[str, Any]:
         """The queue's line for `queue.jsonl`; `gpus` are held, `pending_gpus` asked for by pods that wait."""
         return {

@@ -1,25 +1,30 @@
 """Elastic, gang-scheduled training from Kubeflow Pipelines on Volcano.
 
-In a pipeline: `elastic_training(spec, rounds=4)`. In training code: `kfp_volcano.elastic.runtime`. Errors:
-`kfp_volcano.errors`. Everything else may change between minor versions.
+In a pipeline: `elastic_training(spec, rounds=4)` is a training as a graph that tells its story, `training_task(spec)`
+one as a single task, and `from_component(component, workers=2)` lets a KFP component run as the workers of a Job. In
+training code: `kfp_volcano.elastic.runtime`. Errors: `kfp_volcano.errors`. Everything else may change between minor
+versions.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.version import __version__
 
 if TYPE_CHECKING:
-    from kfp_volcano.pipelines.training import elastic_training
+    from kfp_volcano.pipelines.training import elastic_training, training_task
+    from kfp_volcano.pipelines.wrapping import from_component
 
-__all__ = ["__version__", "elastic_training"]
+__all__ = ["__version__", "elastic_training", "from_component", "training_task"]
+
+_PIPELINES = {"elastic_training": "training", "training_task": "training", "from_component": "wrapping"}
 
 
 def __getattr__(name: str) -> Any:
     # kfp takes a second to import, and training code that imports this package never needs it.
-    if name == "elastic_training":
-        from kfp_volcano.pipelines.training import elastic_training  # noqa: PLC0415
-
-        return elastic_training
+    if name in _PIPELINES:
+        module = import_module(f"kfp_volcano.pipelines.{_PIPELINES[name]}")
+        return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kfp_volcano.cli_convert import convert
+from kfp_volcano.cli_options import cluster_options
+from kfp_volcano.cli_pools import pools
+from kfp_volcano.cli_priority import priority
 from kfp_volcano.cli_queues import queues
 from kfp_volcano.errors import KfpVolcanoError, SpecError
 from kfp_volcano.reading import read_document
@@ -64,6 +67,7 @@ def main() -> None:
     Run a pipeline on this machine:  kfp-volcano run pipeline.py --local
     Compile it for a KFP backend:    kfp-volcano compile pipeline.py -o pipeline.yaml
     Queues of departments and teams: kfp-volcano queues plan tree.yaml
+    Pools of shared GPUs:            kfp-volcano pools plan pools.yaml
 
     \b
     Exit codes: 0 done · 1 the training failed · 2 wrong use or input ·
@@ -82,6 +86,15 @@ profiles_option = click.option(
     type=click.Path(path_type=Path),
     envvar="KFP_VOLCANO_PROFILES",
     help="The platform's resource profiles (kind ResourceProfiles); also from KFP_VOLCANO_PROFILES.",
+)
+
+
+pools_option = click.option(
+    "--pools",
+    "pools_file",
+    type=click.Path(path_type=Path),
+    envvar="KFP_VOLCANO_POOLS",
+    help="The platform's pools of shared GPUs (kind GPUPools); also from KFP_VOLCANO_POOLS.",
 )
 
 
@@ -105,17 +118,19 @@ def validate(spec: Path, profiles: Path | None) -> None:
 @click.option("--workers", type=int, help="Start with this many workers; by default the least.")
 @click.option("--run-id", default="render", show_default=True, help="The run id that names the Job.")
 @profiles_option
-def render(spec: Path, workers: int | None, run_id: str, profiles: Path | None) -> None:
+@pools_option
+def render(spec: Path, *, workers: int | None, run_id: str, profiles: Path | None, pools_file: Path | None) -> None:
     """Print the Volcano manifests of a TrainingJob, as YAML.
 
     \b
     Example: kfp-volcano render job.yaml | kubectl apply --dry-run=server -f -
     """
+    from kfp_volcano.platform_files import in_its_pool  # noqa: PLC0415
     from kfp_volcano.schemas.names import job_name  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.job import manifests  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml  # noqa: PLC0415
 
-    job = _read(spec, profiles)
+    job = in_its_pool(_read(spec, profiles), pools_file)
     replicas = job.workers.replicas
     workers = replicas.min if workers is None else workers
     if workers not in (replicas.min, *replicas.sizes):
@@ -126,15 +141,21 @@ def render(spec: Path, workers: int | None, run_id: str, profiles: Path | None) 
 
 @main.command()
 @click.argument("field", default="")
-def explain(field: str) -> None:
-    """Print the documentation of a field of a TrainingJob, and what is below it.
+@click.option("--schema", is_flag=True, help="Print a kind's whole JSON Schema, for editors and other validators.")
+def explain(field: str, *, schema: bool) -> None:
+    """Print the documentation of a field, and what is below it.
+
+    Of a TrainingJob, or of the kind that the field begins with: QueueTree, GPUPools or ResourceProfiles.
 
     \b
     Example: kfp-volcano explain spec.elasticity
+             kfp-volcano explain GPUPools.spec.pools
+             kfp-volcano explain --schema > training-job.v1.schema.json
     """
     from kfp_volcano.schemas.explain import explain as explanation  # noqa: PLC0415
+    from kfp_volcano.schemas.explain import schema_text  # noqa: PLC0415
 
-    click.echo(explanation(field), nl=False)
+    click.echo(schema_text(field or "TrainingJob") if schema else explanation(field), nl=False)
 
 
 @main.command()
@@ -188,7 +209,13 @@ def _pairs(_context: click.Context, parameter: click.Parameter, given: Sequence[
 @main.command()
 @pipeline_argument
 @click.option("--local", is_flag=True, help="Run on this machine: an embedded cluster with logical GPUs.")
-@click.option("--nodes", default="2x4", show_default=True, metavar="NxG", help="Logical nodes and the GPUs of each.")
+@click.option(
+    "--nodes",
+    default="2x4",
+    show_default=True,
+    metavar="NxG[@MEMORY],…",
+    help="Logical nodes and the GPUs of each; with a memory (1x2@24Gi) pods share them.",
+)
 @click.option("--param", "params", multiple=True, callback=_pairs, metavar="K=V", help="A pipeline parameter; repeat.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Where report, ledgers, logs and model go."
@@ -249,20 +276,36 @@ def demo(out: Path) -> None:
 
 
 @main.command()
-def doctor() -> None:
-    """Say what is installed, what is missing and how to get it."""
+@cluster_options
+@click.option("--namespace", default="default", show_default=True, help="Where trainings are to run on the cluster.")
+@click.option("--service-account", metavar="NAME", help="Whose permissions to look at; by default your own.")
+def doctor(*, kubeconfig: Path | None, context: str | None, namespace: str, service_account: str | None) -> None:
+    """Say what is installed, what is missing and how to get it: here, or with --kubeconfig on that cluster.
+
+    \b
+    Example: kfp-volcano doctor --kubeconfig ~/.kube/config --namespace vision
+    """
+    from kfp_volcano.volcano.cluster.connect import kubernetes  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.cluster_doctor import examine_cluster  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.doctor import examine  # noqa: PLC0415
 
-    findings = examine()
+    here = kubeconfig is None and context is None
+    findings = examine() if here else examine_cluster(kubernetes(kubeconfig, context), namespace, service_account)
+    complete, works = True, True
     for finding in findings:
-        mark = "ok     " if finding.ok else "missing"
+        complete, works = complete and finding.ok, works and (finding.ok or not finding.required)
+        mark = "ok     " if finding.ok else "missing" if finding.required else "-      "
         remedy = "" if finding.ok else f"  ->  {finding.remedy}"
         click.echo(f"{mark}  {finding.what:<14} {finding.found}{remedy}")
-    if not all(finding.ok for finding in findings if finding.required):
+    if not works:
         sys.exit(2)
+    if not here:
+        click.echo("all is there" if complete else "all that a run needs is there")
 
 
 main.add_command(queues)
+main.add_command(pools)
+main.add_command(priority)
 
 
 def _finish(plan: Any, companion: Any = None) -> None:
@@ -275,18 +318,20 @@ def _finish(plan: Any, companion: Any = None) -> None:
     started = time.time()
     console.print(f"run {plan.run_id}: starting an embedded cluster of {plan.nodes} GPUs", highlight=False)
     outcome = run_locally(plan, console=console, companion=companion)
-    report = plan.out / "report.html"
     if outcome.exit_code:
         click.echo(f"error: {outcome.message}", err=True)
-    if report.exists() and report.stat().st_mtime >= started:
-        click.echo(f"report:  {report.resolve()}")
-        click.echo(f"figures: {(plan.out / 'result.json').resolve()}")
+    for report in (
+        plan.out / "report.html",
+        *sorted(plan.out.glob("*/report.html")),
+    ):  # of a run's first training first
+        if report.exists() and report.stat().st_mtime >= started:
+            click.echo(f"report:  {report.resolve()}")
+            click.echo(f"figures: {report.with_name('result.json').resolve()}")
     sys.exit(outcome.exit_code)
 
 
 def _read(path: Path, profiles: Path | None = None) -> TrainingJob:
-    from kfp_volcano.schemas.profiles import BUILT_IN, read_profiles  # noqa: PLC0415
+    from kfp_volcano.platform_files import resource_profiles  # noqa: PLC0415
     from kfp_volcano.schemas.validation import training_job  # noqa: PLC0415
 
-    known = read_profiles(read_document(profiles), source=str(profiles)) if profiles else BUILT_IN
-    return training_job(read_document(path), source=str(path), profiles=known)
+    return training_job(read_document(path), source=str(path), profiles=resource_profiles(profiles))

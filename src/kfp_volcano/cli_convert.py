@@ -6,13 +6,16 @@ from pathlib import Path
 
 import click
 
+from kfp_volcano.errors import SpecError
+from kfp_volcano.reading import read_text
+
 __all__ = ["convert"]
 
 REFUSED = 2
 
 
 @click.command()
-@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("files", type=click.Path(path_type=Path, allow_dash=True), nargs=-1, required=True)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder for NAME.yaml and NAME.report.md."
 )
@@ -21,29 +24,32 @@ def convert(files: tuple[Path, ...], output: Path | None, queue: str) -> int:
     """Turn jobs of Kubeflow and of Volcano into TrainingJobs, with a report of what became of each field.
 
     PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob, JAXJob, TrainJob (with its runtime, where that is in the files),
-    and Volcano's Job. Without -o the specs go to standard output and the reports to standard error.
+    and Volcano's Job, JobTemplate and CronJob. Without -o the specs go to standard output and the reports to standard
+    error.
 
     \b
     Example: kfp-volcano convert jobs/*.yaml -o converted
+             kubectl get pytorchjobs -o yaml | kfp-volcano convert -
     """
-    from kfp_volcano.volcano.manifests.convert.conversion import Converted, convert_files  # noqa: PLC0415
+    from kfp_volcano.volcano.manifests.convert.conversion import Converted, PassedOver, convert_files  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.convert.writing import Names, report, spec_text  # noqa: PLC0415
 
     texts = {str(file): _read(file) for file in files}
     refused = None in texts.values()
     names = Names()
     for result in convert_files({file: text for file, text in texts.items() if text is not None}, queue=queue):
-        if not isinstance(result, Converted):
+        if isinstance(result, PassedOver):
+            click.echo(f"passed over: {result}", err=True)
+        elif not isinstance(result, Converted):
             refused = True
             click.echo(f"refused: {result}", err=True)
         elif output is None:
             click.echo(f"---\n{spec_text(result)}", nl=False)
             click.echo(report(result), err=True)
         else:
-            output.mkdir(parents=True, exist_ok=True)
             name = names.free(result.name)
-            (output / f"{name}.yaml").write_text(spec_text(result, f"{name}.report.md"), encoding="utf-8")
-            (output / f"{name}.report.md").write_text(report(result, page=True), encoding="utf-8")
+            _write(output / f"{name}.yaml", spec_text(result, f"{name}.report.md"))
+            _write(output / f"{name}.report.md", report(result, page=True))
             click.echo(f"{output / name}.yaml: {result.kind} of {result.source}", err=True)
     return REFUSED if refused else 0
 
@@ -51,7 +57,16 @@ def convert(files: tuple[Path, ...], output: Path | None, queue: str) -> int:
 def _read(file: Path) -> str | None:
     """The text of a file; None where it cannot be read, which is told."""
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        click.echo(f"refused: {file}: cannot be read: {error}", err=True)
+        return read_text(file)
+    except SpecError as error:
+        click.echo(f"refused: {error}", err=True)
         return None
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file of the output. Raises SpecError where that cannot be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SpecError(f"cannot be written: {error.strerror}", source=str(path)) from error

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kfp_volcano.cli_options import cluster_options, reach
 from kfp_volcano.reading import read_document
 
 if TYPE_CHECKING:
     from kfp_volcano.schemas.queue_tree import QueueTree
+    from kfp_volcano.volcano.cluster.base import Cluster
     from kfp_volcano.volcano.manifests.queue_steps import Plan
 
 __all__ = ["queues"]
@@ -21,7 +23,7 @@ __all__ = ["queues"]
 def queues() -> None:
     """Departments, teams and their shares: from one file to the queues of a cluster.
 
-    plan, apply and diff look at the cluster that KFP_VOLCANO_CLUSTER names.
+    plan, apply and diff look at the cluster of --kubeconfig, else of KFP_VOLCANO_CLUSTER or the usual kubeconfig.
 
     \b
     See what would happen:   kfp-volcano queues plan tree.yaml
@@ -34,20 +36,22 @@ tree_argument = click.argument("tree", type=click.Path(path_type=Path))
 
 @queues.command()
 @tree_argument
-def plan(tree: Path) -> None:
+@cluster_options
+def plan(tree: Path, *, kubeconfig: Path | None, context: str | None) -> None:
     """Print the steps that `apply` would take, each with its reason.
 
     \b
     Example: kfp-volcano queues plan tree.yaml
     """
-    _show(_plan(_read(tree)))
+    _show(_plan(_read(tree), reach(kubeconfig, context)))
 
 
 @queues.command()
 @tree_argument
 @click.option("--dry-run", is_flag=True, help="Print the steps and take none.")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
-def apply(tree: Path, *, dry_run: bool, yes: bool) -> None:
+@cluster_options
+def apply(tree: Path, *, dry_run: bool, yes: bool, kubeconfig: Path | None, context: str | None) -> None:
     """Bring the tree about, step by step; stops at the first step that is refused.
 
     Queues that have left the tree are deleted when nothing is in them. Others' queues are not touched.
@@ -55,15 +59,16 @@ def apply(tree: Path, *, dry_run: bool, yes: bool) -> None:
     \b
     Example: kfp-volcano queues apply tree.yaml --dry-run
     """
-    from kfp_volcano.volcano.cluster.connect import connect  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.queues import apply as carry_out  # noqa: PLC0415
 
-    found = _plan(_read(tree))
+    wanted = _read(tree)
+    cluster = reach(kubeconfig, context)
+    found = _plan(wanted, cluster)
     if dry_run or not found.steps:
         _show(found)
         return
     _confirm(found, yes=yes)
-    applied = carry_out(connect(), found, tell=lambda step: click.echo(str(step)))
+    applied = carry_out(cluster, found, tell=lambda step: click.echo(str(step)))
     _note(found)
     if applied.refused and applied.error:
         left = len(found.steps) - len(applied.done)
@@ -79,13 +84,14 @@ def apply(tree: Path, *, dry_run: bool, yes: bool) -> None:
 @queues.command()
 @tree_argument
 @click.option("--exit-code", is_flag=True, help="Exit with 1 where something differs.")
-def diff(tree: Path, *, exit_code: bool) -> None:
+@cluster_options
+def diff(tree: Path, *, exit_code: bool, kubeconfig: Path | None, context: str | None) -> None:
     """Print what differs between the tree and the cluster, field by field.
 
     \b
     Example: kfp-volcano queues diff tree.yaml --exit-code
     """
-    found = _plan(_read(tree))
+    found = _plan(_read(tree), reach(kubeconfig, context))
     for name, changes in found.differences.items():
         click.echo(name)
         for change in changes:
@@ -128,12 +134,11 @@ def _read(path: Path) -> QueueTree:
     return queue_tree(read_document(path), source=str(path))
 
 
-def _plan(tree: QueueTree) -> Plan:
-    from kfp_volcano.volcano.cluster.connect import connect  # noqa: PLC0415
+def _plan(tree: QueueTree, cluster: Cluster) -> Plan:
     from kfp_volcano.volcano.launcher.queues import read  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.queue_plan import plan as plan_of  # noqa: PLC0415
 
-    return plan_of(tree, read(connect()))
+    return plan_of(tree, read(cluster))
 
 
 def _show(found: Plan) -> None:

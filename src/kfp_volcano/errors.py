@@ -75,7 +75,8 @@ class SpecError(KfpVolcanoError):
 
     def __str__(self) -> str:
         if len(self.problems) == 1:
-            return str(self.problems[0])
+            (problem,) = self.problems
+            return str(problem) if self.source in ("spec", problem.path) else f"{self.source}: {problem}"
         lines = "\n".join(f"  - {problem}" for problem in self.problems)
         return f"{len(self.problems)} problems in {self.source}:\n{lines}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from kfp_volcano import __version__
 from kfp_volcano.cli import main
+from kfp_volcano.schemas.structure import load_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,6 +177,15 @@ def test_explain_documents_a_field_and_names_what_is_near_a_wrong_one() -> None:
     wrong = run("explain", "spec.elastcity")
     assert wrong.exit_code == 2
     assert "did you mean elasticity?" in wrong.stderr
+
+
+def test_explain_gives_editors_their_schema() -> None:
+    """Whole, of any kind, and of no single field."""
+    assert json.loads(run("explain", "--schema").stdout) == load_schema("training-job.v1")
+    assert json.loads(run("explain", "--schema", "QueueTree").stdout) == load_schema("queue-tree.v1")
+    wrong = run("explain", "--schema", "spec")
+    assert wrong.exit_code == 2
+    assert "TrainingJob, QueueTree" in wrong.stderr
 
 
 def test_diff_shows_what_a_change_of_the_spec_changes(digits: Path, tmp_path: Path) -> None:

@@ -76,3 +76,37 @@ def test_one_refusal_is_exit_code_2_and_the_others_are_done(job: Path, tmp_path:
     assert result.exit_code == 2
     assert (tmp_path / "out" / "mnist.yaml").exists()
     assert all(f"refused: {tmp_path / name}" in result.stderr for name in names)
+
+
+def test_standard_input_is_a_file(job: Path) -> None:
+    """As kubectl gives it."""
+    result = CliRunner().invoke(main, ["convert", "-"], input=job.read_bytes())
+    assert result.exit_code == 0
+    assert yaml.safe_load(result.stdout)["metadata"]["name"] == "mnist"
+    again = CliRunner().invoke(main, ["validate", "-"], input=result.stdout)
+    assert again.exit_code == 0
+
+
+def test_what_is_passed_over_is_told(job: Path, tmp_path: Path) -> None:
+    """It is no refusal."""
+    path = tmp_path / "both.yaml"
+    path.write_text(f"kind: RayJob\nmetadata: {{name: r}}\n---\n{JOB}")
+    result = run(path)
+    assert result.exit_code == 0
+    assert f"passed over: {path}, document 1: RayJob r is no training job" in result.stderr
+
+
+def test_a_place_that_cannot_be_written_is_named(job: Path, tmp_path: Path) -> None:
+    """In a sentence, with exit code 2."""
+    (tmp_path / "file").write_text("")
+    result = run(job, "-o", tmp_path / "file" / "out")
+    assert result.exit_code == 2
+    assert "cannot be written" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_folder_is_not_its_files(tmp_path: Path) -> None:
+    """The message says what to write."""
+    result = run(tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr == f"refused: {tmp_path}: is a folder: name its files, {tmp_path}/*.yaml for example\n"

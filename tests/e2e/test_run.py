@@ -31,6 +31,7 @@ def training(run: Run, steps: int = 20) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # two runs
 def test_a_run_grows_into_an_idle_queue_and_equals_a_run_of_fixed_size(start: Callable[..., Run]) -> None:
     """The resized run has the global batches and, step by step, the losses of one that never resizes."""
     elastic = start(*SHORT, "--param", "seed=3")
@@ -42,7 +43,7 @@ def test_a_run_grows_into_an_idle_queue_and_equals_a_run_of_fixed_size(start: Ca
     assert all(resize["steps_lost"] == 0 for resize in grown["resizes"])
     names = [step["name"] for step in grown["steps"]]
     assert names[:4] == ["submit", "train-1", "resize-1", "train-2"]
-    assert names[-2:] == ["collect", "conclude"]
+    assert names[-1] == "conclude"  # `collect` comes after it
 
     sizes = [f"{key}_workers=4" for key in ("initial", "min", "max")]
     fixed = start(*SHORT, "--param", "seed=3", *(part for size in sizes for part in ("--param", size)))
@@ -153,6 +154,7 @@ def test_bad_input_ends_with_its_place_and_code(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # two runs
 def test_a_run_is_taken_up_again_from_its_checkpoint(start: Callable[..., Run]) -> None:
     """After the command was killed, `--run-id` goes on where the checkpoint was, and the data is exact over both."""
     first = start(*SHORT, "--run-id", "again")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 import pytest
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-PATIENCE_S = 110.0
+PATIENCE_S = 570.0
+"""Below the time limit of these tests, so that one which hangs shows what its pods have printed."""
+T = TypeVar("T")
 ENDED = {"Completed", "Failed", "Terminated", "Aborted"}
 
 
@@ -46,8 +48,12 @@ class Training:
 
     def logs(self) -> str:
         """What all pods have printed, those that are gone included."""
+        return "\n".join(f"--- {task}\n{text}" for task, text in self.pods().items())
+
+    def pods(self) -> dict[str, str]:
+        """What each pod has printed, by its task and index: `core-0`."""
         files = sorted((self._directory / "logs" / self.namespace).glob("*.log"))
-        return "\n".join(f"--- {file.stem}\n{file.read_text(errors='replace')}" for file in files)
+        return {file.stem.removeprefix(f"{self.name}-"): file.read_text(errors="replace") for file in files}
 
     def resize(self, size: int) -> None:
         """Change the number of workers; returns when the pods are as wished."""
@@ -70,10 +76,15 @@ class Training:
 
     def until_printed(self, words: str, *, times: int = 1) -> None:
         """Wait until the Job's pods have printed something so often."""
-        while self.logs().count(words) < times:
-            assert time.monotonic() < self._deadline, f"{words!r} did not come:\n{self.logs()}"
-            assert self.phase() not in ENDED, f"{self.phase()} before {words!r}:\n{self.logs()}"
+        self.until(lambda printed: printed.count(words) >= times, words)
+
+    def until(self, seen: Callable[[str], T], what: str) -> T:
+        """Wait for something in what the Job's pods have printed; what `seen` says of it."""
+        while not (found := seen(self.logs())):
+            assert time.monotonic() < self._deadline, f"{what!r} did not come:\n{self.logs()}"
+            assert self.phase() not in ENDED, f"{self.phase()} before {what!r}:\n{self.logs()}"
             time.sleep(0.05)  # the pod is another program, its log a file: there is nothing to wait on
+        return found
 
     def kill(self, task: str, index: int, words: str) -> None:
         """SIGKILL the process of a pod whose command line holds these words."""
@@ -86,6 +97,24 @@ class Training:
                     found.append(process)
         assert len(found) == 1, found
         found[0].kill()
+
+    def until_running(self, task: str, index: int) -> None:
+        """Wait until a pod's container runs."""
+        while "running" not in self._container(task, index).get("state", {}):
+            assert time.monotonic() < self._deadline, f"{task}-{index} does not run:\n{self.logs()}"
+            version = self.cluster.list("Pod", self.namespace)[1]
+            if "running" not in self._container(task, index).get("state", {}):
+                next(iter(self.cluster.watch("Pod", self.namespace, resource_version=version, timeout_s=5)))
+
+    def restarts(self, task: str, index: int) -> int:
+        """How often a pod's container was started again."""
+        return int(self._container(task, index)["restartCount"])
+
+    def _container(self, task: str, index: int) -> dict[str, Any]:
+        pod = names.pod_name(self.name, task, index)
+        found = [each for each in self.cluster.list("Pod", self.namespace)[0] if each["metadata"]["name"] == pod]
+        statuses = found[0].get("status", {}).get("containerStatuses") if found else None
+        return dict(statuses[0]) if statuses else {}
 
     def phase(self) -> str:
         """The Job's phase."""
@@ -105,7 +134,7 @@ class Training:
 
 @pytest.fixture
 def train(root: Path, tmp_path: Path) -> Iterator[Callable[..., Training]]:
-    """Submit an example by its name, or a spec by its text; its program runs in the examples' folder."""
+    """Submit an example by its name, or a spec by its text, to a cluster of its own, in the examples' folder."""
     examples = root / "pipelines" / "examples" / "frameworks"
     clusters: list[Any] = []
 
@@ -114,8 +143,9 @@ def train(root: Path, tmp_path: Path) -> Iterator[Callable[..., Training]]:
         if text:
             spec = tmp_path / spec.name
             spec.write_text(text)
-        clusters.append(EmbeddedCluster(tmp_path / "cluster", workdir=examples))
-        return Training(clusters[-1], tmp_path / "cluster", spec)
+        directory = tmp_path / f"cluster-{len(clusters)}"
+        clusters.append(EmbeddedCluster(directory, workdir=examples))
+        return Training(clusters[-1], directory, spec)
 
     yield start
     for cluster in clusters:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.timeout(600)
+
 
 def test_actors_find_the_learner_that_was_there_before(train: Any) -> None:
     """The learner fits the line with both actors, and the Job is done with it."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
+pytest.importorskip("torch", reason="PyTorch is not installed (extra `train`)")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_processes_of_two_pods_reduce_together(train: Any) -> None:
@@ -33,3 +33,46 @@ def test_a_resized_job_begins_anew_from_its_checkpoint(train: Any) -> None:
     begun = [int(step) for step in re.findall(r"begins at step (\d+)", training.logs())]
     assert begun[0] == 0
     assert len([step for step in begun if step > 0]) >= 2
+
+
+NEIGHBOUR = """
+apiVersion: kfp-volcano/v1
+kind: TrainingJob
+metadata: {name: neighbour}
+spec:
+  framework: pytorch
+  image: registry.example/pytorch:2
+  command:
+    - sh
+    - -c
+    - |
+      echo "meets at $PET_RDZV_ENDPOINT as $TORCHELASTIC_RUN_ID: $RANK of $WORLD_SIZE"
+      until [ -e /kfp-volcano/volume/enough ]; do sleep 0.2; done
+  queue: research
+  roles:
+    worker: {replicas: REPLICAS, procs: 1, resources: {gpu: 1}}
+  elasticity: {strategy: STRATEGY}
+  checkpoint: {volume: checkpoints}
+"""
+MEETING = re.compile(r"meets at (\S+) as (\S+): (\d+) of 2")
+
+
+@pytest.mark.parametrize(("strategy", "replicas"), [("restart", "{min: 2, max: 3, initial: 2}"), ("fixed", "2")])
+def test_two_jobs_on_one_machine_never_meet(train: Any, strategy: str, replicas: str) -> None:
+    """The same spec twice at once: each has its own store under its own id, and one's end is nothing to the other."""
+    text = NEIGHBOUR.replace("REPLICAS", replicas).replace("STRATEGY", strategy)
+    both = [train("neighbour", text), train("neighbour", text)]
+    meetings = []
+    for training in both:
+        training.until_printed(" of 2", times=2)
+        found = MEETING.findall(training.logs())
+        assert sorted(rank for _, _, rank in found) == ["0", "1"], training.logs()
+        assert len({(where, called) for where, called, _ in found}) == 1
+        meetings.append(found[0][:2])
+    ports, ids = [where.rpartition(":")[2] for where, _ in meetings], [called for _, called in meetings]
+    assert ports[0] != ports[1]
+    assert strategy == "fixed" or ids[0] != ids[1]
+    for training in both:
+        training.volume("enough").touch()
+        assert training.end() == "Completed", training.logs()
+        assert len(MEETING.findall(training.logs())) == 2

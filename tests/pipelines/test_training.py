@@ -12,7 +12,7 @@ import pytest
 import yaml
 from kfp import compiler, components, dsl
 
-from kfp_volcano import elastic_training
+from kfp_volcano import elastic_training, training_task
 from kfp_volcano.errors import SpecError
 
 SPEC: dict[str, Any] = {
@@ -69,28 +69,85 @@ def test_no_step_is_ever_cached(tmp_path: Path) -> None:
     def pipeline() -> None:
         elastic_training(SPEC, rounds=3)
 
-    for dag in dags(compiled(pipeline, tmp_path / "p.yaml")):
+    ir = compiled(pipeline, tmp_path / "p.yaml")
+    for dag in dags(ir):
         for name, task in dag["tasks"].items():
-            if task["componentRef"]["name"].startswith(
-                ("comp-submit", "comp-train", "comp-resize", "comp-coll", "comp-concl")
-            ):
+            if "executorLabel" in ir["components"][task["componentRef"]["name"]]:
                 assert not task.get("cachingOptions", {}).get("enableCache"), name
 
 
-def test_conclude_is_the_exit_task(tmp_path: Path) -> None:
-    """It runs after success, failure and Terminate alike."""
+def test_conclude_is_the_exit_task_of_what_follows_the_job(tmp_path: Path) -> None:
+    """It runs after success, failure and Terminate alike, and knows the Job from its own pipeline's input."""
 
     @dsl.pipeline(name="p")
     def pipeline() -> None:
         elastic_training(SPEC)
 
-    root = compiled(pipeline, tmp_path / "p.yaml")["root"]["dag"]["tasks"]
+    ir = compiled(pipeline, tmp_path / "p.yaml")
     exits = [
-        name
-        for name, task in root.items()
+        (name, task["inputs"]["parameters"]["job"])
+        for dag in dags(ir)
+        for name, task in dag["tasks"].items()
         if task.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
     ]
-    assert exits == ["conclude-run"]
+    assert exits == [("conclude-job", {"componentInputParameter": "job"})]
+
+
+def test_outputs_reach_later_tasks_and_loops_and_conditions_may_hold_a_training(tmp_path: Path) -> None:
+    """A training is placed like any task."""
+
+    @dsl.component(base_image="steps:1")
+    def deploy(model: dsl.Input[dsl.Model], result: str) -> None:
+        pass
+
+    @dsl.pipeline(name="p")
+    def pipeline(go: str) -> None:
+        with dsl.ParallelFor(["a", "b"]) as queue:
+            trained = elastic_training({**SPEC, "spec": {**SPEC["spec"], "queue": queue}}, rounds=2)
+            deploy(model=trained.outputs["model"], result=trained.outputs["Output"])
+        with dsl.If(go == "yes"):
+            single = training_task(SPEC)
+            deploy(model=single.outputs["model"], result=single.outputs["Output"]).after(single)
+
+    assert compiled(pipeline, tmp_path / "p.yaml")
+
+
+@pytest.mark.parametrize("place", [elastic_training, training_task])
+def test_what_is_set_on_the_training_is_passed_on_by_the_step_that_creates_the_job(place: Any, tmp_path: Path) -> None:
+    """Resources, environment and what `kfp.kubernetes` sets stand on it, and that they are to be passed on."""
+
+    @dsl.pipeline(name="p")
+    def pipeline() -> None:
+        task = place(SPEC).set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(8).set_env_variable("A", "1")
+        task.platform_config["kubernetes"] = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
+        place(SPEC)
+
+    compiler.Compiler().compile(pipeline, str(tmp_path / "p.yaml"))
+    ir, platform = yaml.safe_load_all((tmp_path / "p.yaml").read_text())
+    name = "submit-job" if place is elastic_training else "run-training"
+    container = ir["deploymentSpec"]["executors"][f"exec-{name}"]["container"]
+    assert container["env"] == [{"name": "A", "value": "1"}]
+    assert container["resources"]["accelerator"]["resourceCount"] == "8"
+    passed = {each["field"] for each in ir["components"][f"comp-{name}"]["taskConfigPassthroughs"]}
+    assert passed == {field.name for field in dsl.TaskConfigField}
+    assert "taskConfigPassthroughs" not in ir["components"][f"comp-{name}-2"], "nothing is set on the second"
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert executors == {f"exec-{name}": {"tolerations": [{"key": "gpu", "operator": "Exists"}]}}
+
+
+def test_each_training_of_a_run_is_told_apart(tmp_path: Path) -> None:
+    """By its task's name, and in a loop by the iteration's DAG: what a backend gives no two tasks alike."""
+
+    @dsl.pipeline(name="p")
+    def pipeline() -> None:
+        elastic_training(SPEC)
+        elastic_training(SPEC)
+
+    tasks = compiled(pipeline, tmp_path / "p.yaml")["root"]["dag"]["tasks"]
+    for name in ("submit-job", "submit-job-2"):
+        inputs = tasks[name]["inputs"]["parameters"]
+        assert inputs["task"]["runtimeValue"]["constant"] == dsl.PIPELINE_TASK_NAME_PLACEHOLDER
+        assert inputs["instance"]["runtimeValue"]["constant"] == dsl.PIPELINE_TASK_ID_PLACEHOLDER
 
 
 def test_any_value_may_be_a_parameter_or_an_output(tmp_path: Path) -> None:
@@ -147,3 +204,25 @@ def test_rounds_are_bounded() -> None:
         elastic_training(SPEC, rounds=0)
     with pytest.raises(SpecError, match="rounds"):
         elastic_training(SPEC, rounds=99)
+
+
+def test_the_platforms_profiles_are_known_where_a_pipeline_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is compiled holds their resources, for where it runs nobody may know the names."""
+    profiles = tmp_path / "profiles.yaml"
+    profiles.write_text("{apiVersion: kfp-volcano/v1, kind: ResourceProfiles, profiles: {dgx: {cpu: 96, gpu: 8}}}")
+    worker = {"worker": {"replicas": 2, "resources": {"profile": "dgx"}}}
+
+    def text() -> str:
+        @dsl.pipeline(name="p")
+        def pipeline() -> None:
+            training_task({**SPEC, "spec": {**SPEC["spec"], "roles": worker}})
+
+        return json.dumps(compiled(pipeline, tmp_path / "p.yaml")).replace("\\", "")
+
+    with pytest.raises(SpecError, match="there is no profile dgx"):
+        text()
+    monkeypatch.setenv("KFP_VOLCANO_PROFILES", str(profiles))
+    assert "dgx" not in text()
+    assert '"gpu": 8' in text()

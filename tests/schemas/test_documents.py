@@ -42,6 +42,27 @@ def test_dates_stay_text():
     assert parse("day: 2026-01-31") == {"day": "2026-01-31"}
 
 
+def test_times_stay_text():
+    """12:30 is no number on the base of 60; whole numbers and those with a point are numbers as ever."""
+    text = "[12:30, 1:30:00, 190:20:30.15, 12, 0x1f, 010, 1_000, 1.5, .5, 1.0e+3, .inf]"
+    assert parse(f"a: {text}")["a"] == [
+        *("12:30", "1:30:00", "190:20:30.15"),
+        *(12, 31, 8, 1000, 1.5, 0.5, 1000.0, float("inf")),
+    ]
+
+
+@pytest.mark.parametrize("text", ["a: 1\n---\n", "---\na: 1\n...\n", "\ufeff---\na: 1\n---\n# end\n---\n"])
+def test_empty_documents_are_none(text):
+    """A separator at the end, as templates leave it, begins nothing."""
+    assert parse(text) == {"a": 1}
+
+
+def test_merges_of_merges_are_no_larger_than_their_keys():
+    """Thirty mappings that each take in the one before twice: read at once."""
+    text = "m0: &m0 {x: 1, y: 2}\n" + "".join(f"m{i}: &m{i} {{<<: [*m{i - 1}, *m{i - 1}]}}\n" for i in range(1, 31))
+    assert parse(text)["m30"] == {"x": 1, "y": 2}
+
+
 def test_a_merge_key_may_override_and_recur():
     """YAML's merge key is no key written twice."""
     assert parse("a: &a {x: 1}\nb: &b {y: 2}\nc:\n  <<: *a\n  <<: *b\n  x: 3\n")["c"] == {"x": 3, "y": 2}
@@ -56,12 +77,17 @@ def test_a_merge_key_may_override_and_recur():
         ("s:\n  r: {x: 1, x: 2}\n", ["line 2, column 13", "the key 'x' is there twice"]),
         ('{"a": 1, "a": 2}', ["the key 'a' is there twice"]),
         ('{"a": 1,\n "b" 2}', ["line 2, column"]),
-        ("a: 1\n---\nb: 2\n", ["line 2, column 1", "document"]),
+        ("a: 1\n---\nb: 2\n", ["line 3, column 1", "another document begins here", "one document a file"]),
+        ("a: 1\n---\n- b\n", ["another document begins here"]),
         ("a: &a [*a]\n", ["line 1", "recursive"]),
         ("a: !!python/object:os.system {}\n", ["line 1", "could not determine a constructor"]),
         ("a: \x00\n", ["position 3", "special characters"]),
-        ("a: " + "9" * 5000, ["4300 digits"]),
+        ("a: " + "9" * 5000, ["line 1, column 4", "a number of 5000 digits"]),
+        ('{"a": ' + "9" * 5000 + "}", ["a number of 5000 digits"]),
         ("[" * 5000, ["nested too deeply"]),
+        ("{a: " * 5000, ["nested too deeply"]),
+        ("a: {{ .Values.a }}\n", ["line 1", "it is a template: render it first"]),
+        ("a:\n\tb: 1\n", ["indent with spaces"]),
         ("", ["is empty", "kfp-volcano/v1"]),
         ("# nothing\n", ["is empty"]),
         ("- a\n- b\n", ["should be a mapping, but is a list"]),

@@ -35,3 +35,18 @@ def test_a_field_that_is_not_there_is_told_with_what_is():
     """A slip of the pen is named, at its place in the path."""
     with pytest.raises(SpecError, match=r"spec\.roles\.worker\.resources\.gpus: no such field \(did you mean gpu\?\)"):
         explain("spec.roles.worker.resources.gpus")
+
+
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [
+        ("TrainingJob", "FIELD: TrainingJob <mapping>"),
+        ("TrainingJob.spec.queue", "FIELD: TrainingJob.spec.queue <text> (required)"),
+        ("QueueTree.spec.queues.deserved", "FIELD: QueueTree.spec.queues.deserved"),
+        ("GPUPools.spec.pools.any.givesBelow", "DEFAULT:\n  50"),
+        ("ResourceProfiles.profiles.any.gpuShare", "FIELD: ResourceProfiles.profiles.any.gpuShare"),
+    ],
+)
+def test_a_field_may_begin_with_a_kind(field, told):
+    """Of each kind of document that people write."""
+    assert told in explain(field)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import re
 import types
 import typing
 from importlib import resources
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from kfp_volcano.schemas import pods, records, training_job
 from kfp_volcano.schemas.codec import wire_key
 from kfp_volcano.schemas.quantities import duration
-from kfp_volcano.schemas.structure import child_rule, load_schema, resolve
+from kfp_volcano.schemas.structure import child_rule, deviations, load_schema, resolve
 
 NAMES = sorted(
     file.name.removesuffix(".schema.json") for file in resources.files("kfp_volcano.schemas").joinpath("json").iterdir()
@@ -28,6 +32,8 @@ RECORDS = {
     "progress": records.Progress,
     "steps": records.StepRecord,
     "hold": records.Hold,
+    "moves": records.Move,
+    "unfit": records.Unfit,
 }
 FILLED_IN = {"profile"}
 """Keys that a spec may have and its typed values have not: they were replaced by what they stand for."""
@@ -72,6 +78,8 @@ def test_a_published_schema_is_a_schema(name):
     schema = load_schema(name)
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    kind, version = name.rsplit(".", 1)
+    assert schema["$id"] == f"urn:kfp-volcano:schema:{kind}:{version}"
     assert schema["title"]
     assert schema["description"]
 
@@ -103,6 +111,79 @@ def test_every_value_of_a_training_job_is_explained():
             rule = child_rule(part, key, TRAINING_JOB)
             assert rule.get("title"), key
             assert rule.get("description"), key
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "pod-template.v1"])
+def test_every_property_is_described(name):
+    """Whoever reads a document finds in its schema what each value means. (A pod template is Kubernetes' own.)"""
+    schema = load_schema(name)
+    undescribed = [
+        key
+        for part in parts(schema)
+        for key in part.get("properties", {})
+        if not child_rule(part, key, schema).get("description")
+    ]
+    assert undescribed == []
+
+
+@pytest.mark.parametrize("name", ["training-job.v1", "queue-tree.v1", "gpu-pools.v1", "resource-profiles.v1"])
+def test_what_people_write_is_shown_by_example(name):
+    """Each key has an example, a default, or few values; records, which programs write, are shown whole."""
+    schema = load_schema(name)
+    shown = ("examples", "default", "enum", "const")
+    for part in parts(schema):
+        for key in part.get("properties", {}):
+            rule = child_rule(part, key, schema)
+            assert rule.get("type") == "boolean" or any(word in rule for word in shown), key
+
+
+def documented(root):
+    """What the documentation and the examples show as YAML."""
+    for path in sorted((root / "docs").rglob("*.md")):
+        yield from re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+    for folder in ("pipelines/examples", "tests/golden"):
+        for path in sorted((root / folder).rglob("*.yaml")):
+            yield path.read_text()
+
+
+def changes(value, path=()):
+    """The document with each of its mappings changed in ways that break its structure."""
+    if not isinstance(value, dict):
+        return
+    yield path, {**value, "noSuchKey": 1}
+    for key in value:
+        for wrong in ([], {"a": {"b": 1}}, -1, 1.5, True, None, "", " x"):
+            yield path, {**value, key: wrong}
+        yield path, {other: part for other, part in value.items() if other != key}
+        yield from changes(value[key], (*path, key))
+
+
+def with_part(value, path, part):
+    """The document with another part at a path."""
+    return part if not path else {**value, path[0]: with_part(value[path[0]], path[1:], part)}
+
+
+@pytest.fixture(name="specs", scope="session")
+def _specs(root):
+    """The documented TrainingJobs."""
+    found = [yaml.safe_load(text) for text in documented(root) if "\nkind: TrainingJob" in text]
+    assert len(found) > 20
+    return found
+
+
+def test_any_validator_takes_what_is_documented(specs):
+    """By the published schema alone, with no registry to look anything up in."""
+    for spec in specs:
+        Draft202012Validator(TRAINING_JOB).validate(spec)
+
+
+@given(data=st.data())
+def test_any_validator_gives_the_same_verdict_on_structure(specs, data):
+    """What the published schema alone refuses, this package refuses, and the other way round."""
+    spec = data.draw(st.sampled_from(specs))
+    path, part = data.draw(st.sampled_from(list(changes(spec))))
+    other = with_part(spec, path, part)
+    assert Draft202012Validator(TRAINING_JOB).is_valid(other) == (not list(deviations(other, TRAINING_JOB)))
 
 
 def the_default(field, rule):
@@ -137,6 +218,7 @@ def at(*path):
         (training_job.Checkpoint, [at("spec", "checkpoint")]),
         (training_job.Faults, [at("spec", "faults")]),
         (training_job.Mpi, [at("spec", "mpi")]),
+        (training_job.Agent, [at("spec", "elasticity", "agent")]),
         (training_job.Coordinator, [at("spec", "elasticity", "coordinator")]),
         (pods.Volume, [at("spec", "volumes", "data")]),
         (pods.Pod, [at("spec", "pod")]),

@@ -227,9 +227,9 @@ def patched(pod, *more):
             "scale-down",
         ),
         (
-            f"{{faults: {{cleanup: {{command: [x], timeout: 2m}}}}, {WORKER}}}",
-            "faults.cleanup",
-            "less than elasticity.grace",
+            f"{{elasticity: {{strategy: fixed, agent: {{image: x}}}}, {WORKER}}}",
+            "elasticity.agent",
+            "strategy: restart",
         ),
         (f"{{faults: {{pending: {{after: 0s}}}}, {WORKER}}}", "faults.pending.after", "at least 1s"),
     ],

@@ -372,3 +372,11 @@ def test_kept_for_ever_survives_the_wire():
     job = training_job(changed("spec/faults/keepFor", "forever"))
     assert job.faults.keep_for_s is None
     assert training_job(to_wire(job)) == job
+
+
+def test_problems_come_in_the_order_of_the_document():
+    """Whatever the hash seed of the process: the keys are gone through as they were written."""
+    value = changed("spec/env", dict.fromkeys("ZAMBYC", 1))
+    with pytest.raises(SpecError) as caught:
+        training_job(value)
+    assert [problem.path for problem in caught.value.problems] == [f"spec.env.{name}" for name in "ZAMBYC"]

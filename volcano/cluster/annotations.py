@@ -26,13 +26,13 @@ def annotation_patch(manifest: Manifest, key: str, text: str) -> list[dict[str, 
     """The JSON Patch that sets an annotation if it still reads as in `manifest`, and fails otherwise."""
     path = "/metadata/annotations/" + key.replace("~", "~0").replace("/", "~1")
     uid: dict[str, object] = {"op": "test", "path": "/metadata/uid", "value": manifest["metadata"]["uid"]}
-    if not manifest["metadata"].get("annotations"):
-        return [uid, {"op": "add", "path": "/metadata/annotations", "value": {key: text}}]
     before = annotation(manifest, key)
     if before is None:
         # `add` would overwrite what another has written meanwhile; the version tells.
         version = {"op": "test", "path": "/metadata/resourceVersion", "value": manifest["metadata"]["resourceVersion"]}
-        return [uid, version, {"op": "add", "path": path, "value": text}]
+        if manifest["metadata"].get("annotations"):
+            return [uid, version, {"op": "add", "path": path, "value": text}]
+        return [uid, version, {"op": "add", "path": "/metadata/annotations", "value": {key: text}}]
     return [uid, {"op": "test", "path": path, "value": before}, {"op": "replace", "path": path, "value": text}]
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -45,7 +46,11 @@ KINDS: dict[str, Kind] = {
         Kind("Pod", "v1", "pods"),
         Kind("Node", "v1", "nodes", namespaced=False),
         Kind("Event", "v1", "events"),
+        Kind("Namespace", "v1", "namespaces", namespaced=False),
+        Kind("ServiceAccount", "v1", "serviceaccounts"),
+        Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims"),
         Kind("ConfigMap", "v1", "configmaps"),
+        Kind("Deployment", "apps/v1", "deployments"),
         Kind("Secret", "v1", "secrets"),
         Kind("ResourceQuota", "v1", "resourcequotas"),
         Kind("Lease", "coordination.k8s.io/v1", "leases"),
@@ -94,8 +99,11 @@ class Cluster(Protocol):
         """Apply a JSON Patch atomically; a failed `test` raises ConflictError and changes nothing."""
         ...
 
-    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
-        """Ask for an object's deletion; what it owns is deleted too. Raises NotFoundError for what is not there."""
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None, uid: str = "") -> None:
+        """Ask for an object's deletion; what it owns is deleted too. Raises NotFoundError for what is not there.
+
+        With `uid` only that very object goes: ConflictError where another one has its name by now.
+        """
         ...
 
     def watch(
@@ -107,8 +115,23 @@ class Cluster(Protocol):
         """
         ...
 
-    def logs(self, pod: str, namespace: str, *, offset: int = 0) -> tuple[str, int]:
-        """What a pod printed from byte `offset` on, over all restarts of its container, and the next offset."""
+    def logs(self, pod: str, namespace: str, *, after: str = "", tail: int | None = None) -> tuple[str, str]:
+        """The lines a pod has printed after a place, over all restarts of its container, and the place behind them.
+
+        The text ends with a line's end or is empty: a line that is not ended yet is left for later. Places are the
+        cluster's own: they may be kept and used by another process. The empty one is the beginning. `tail` leaves
+        all but the last so many lines out.
+        """
+        ...
+
+    def follow_logs(
+        self, pod: str, namespace: str, *, after: str = "", stop: threading.Event
+    ) -> Iterator[tuple[str, str]]:
+        """Yield what `logs` would return, as it is printed, until the pod has ended or `stop` is set.
+
+        Goes on over restarts and broken connections; raises UnavailableError where the node does not answer at all.
+        `stop` is looked at with each line, and once a minute.
+        """
         ...
 
     def volume(self, namespace: str, claim: str) -> Path | None:
@@ -118,6 +141,7 @@ class Cluster(Protocol):
     def preflight(self, job: Manifest) -> Findings:
         """What keeps a Job from running here although its manifest is valid: (path in the Job, what, remedy) each.
 
-        For instance a queue that is not there or closed, a gang larger than all nodes, a program that is missing.
+        For instance a queue that is not there or closed, a priority class that is not there, a gang larger than all
+        nodes, a program that is missing.
         """
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import UnavailableError
@@ -10,27 +11,60 @@ from kfp_volcano.schemas.names import ENV_CLUSTER
 
 if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Cluster
+    from kfp_volcano.volcano.cluster.kubernetes.cluster import KubernetesCluster
 
-__all__ = ["connect"]
+__all__ = ["IN_CLUSTER", "KUBERNETES", "connect", "kubernetes"]
 
+KUBERNETES = "kubernetes"
+IN_CLUSTER = "in-cluster"
 _EMBEDDED = "embedded:"
+_POD = "KUBERNETES_SERVICE_HOST"
+"""Set in every pod."""
 
 
 def connect(target: str | None = None) -> Cluster:
     """The cluster that `target` names, by default the one in `KFP_VOLCANO_CLUSTER`.
 
     Args:
-        target: `embedded:<address of the host's Ray>`.
+        target: `embedded:<address of the host's Ray>`; `kubernetes` or `kubernetes:<context>` for a kubeconfig
+            (`KUBECONFIG`, or `~/.kube/config`); `in-cluster` for a pod's service account. Where none is named, a pod
+            takes its own cluster, and any other process its kubeconfig's, if there is one.
 
-    Raises UnavailableError where none is named, the name is not understood, or nothing answers there.
+    Raises UnavailableError where none is named, the name is not understood, or nothing answers there; SpecError where
+    the kubeconfig is not there or is wrong.
     """
     target = os.environ.get(ENV_CLUSTER, "") if target is None else target
     if target.startswith(_EMBEDDED):
         from kfp_volcano.volcano.cluster.host import RemoteCluster  # noqa: PLC0415  # ray takes long to import
 
         return RemoteCluster(target.removeprefix(_EMBEDDED))
-    named = f"{ENV_CLUSTER} names {target!r}" if target else f"{ENV_CLUSTER} is not set"
+    name, _, context = (target or _nearest()).partition(":")
+    if name == KUBERNETES:
+        return kubernetes(context=context or None)
+    if name == IN_CLUSTER:
+        return kubernetes(in_cluster=True)
+    named = f"{ENV_CLUSTER} names {target!r}" if target else f"{ENV_CLUSTER} is not set, and there is no kubeconfig"
     raise UnavailableError(
-        f"no cluster to talk to: {named}, and a Kubernetes adapter is not part of this version."
-        " To run on this machine: kfp-volcano run PIPELINE.py --local"
+        f"no cluster to talk to: {named}. For Kubernetes set it to kubernetes, kubernetes:CONTEXT or in-cluster, or"
+        " set KUBECONFIG. To run on this machine: kfp-volcano run PIPELINE.py --local"
     )
+
+
+def kubernetes(
+    kubeconfig: Path | None = None, context: str | None = None, *, in_cluster: bool = False
+) -> KubernetesCluster:
+    """A Kubernetes cluster: a kubeconfig's, or the one that this pod is in. Raises SpecError where there is no way."""
+    # The client library takes long to import.
+    from kfp_volcano.volcano.cluster.kubernetes import connection  # noqa: PLC0415
+    from kfp_volcano.volcano.cluster.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415
+
+    way = connection.in_cluster() if in_cluster else connection.from_kubeconfig(kubeconfig, context)
+    return KubernetesCluster(way)
+
+
+def _nearest() -> str:
+    """Where to go when nothing is said; empty where there is no way."""
+    if os.environ.get(_POD):
+        return IN_CLUSTER
+    files = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    return KUBERNETES if any(Path(file).is_file() for file in files.split(os.pathsep)) else ""

@@ -3,7 +3,7 @@
 As the kubelet does it: environment from values, the downward API and ConfigMaps, `$(NAME)` references, resolved anew
 at each start. Beyond that, what a cluster provides and one machine lacks: the Job's host names become the addresses
 of its pods, also in the files of ConfigMaps, and the mount paths of volumes become folders, in environment, command and
-arguments; and TensorFlow's servers, which listen on all addresses, get ports of their own.
+arguments; and servers that listen on all addresses (torchrun's, TensorFlow's, Ray's) get ports of their own.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ __all__ = ["Mount", "Program", "build_program", "with_addresses"]
 _FIELD = re.compile(r"^metadata\.(labels|annotations)\['([^']+)'\]$")
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
 _MILLI = 1000
+_SERVERS = {
+    "PET_RDZV_ENDPOINT": names.RENDEZVOUS_PORT,
+    names.ENV_HEAD: names.RAY_PORT,
+    "TF_CONFIG": names.TENSORFLOW_PORT,
+}
+"""Variables that name such servers, and the port that they have in each pod of a real cluster."""
 
 ReadData: TypeAlias = Callable[[str, str], Mapping[str, str] | None]
 """From a kind, ConfigMap or Secret, and a name in the pod's namespace to its data, or None where there is none."""
@@ -84,7 +90,8 @@ def build_program(
         value = _value(entry, pod, read_data)
         if value is not None:
             text = _expand(value, values)
-            values[entry["name"]] = here(here.with_ports(text) if entry["name"] == "TF_CONFIG" else text)
+            port = _SERVERS.get(entry["name"])
+            values[entry["name"]] = here(here.with_ports(text, port) if port else text)
     argv = [here(_expand(word, values)) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
     if not argv:
         raise InvalidError(
@@ -125,12 +132,12 @@ class _Localisation:
         self._port_of = port_of
         self._mounts = sorted(mounts, key=lambda mount: len(mount.path), reverse=True)
 
-    def with_ports(self, text: str) -> str:
-        """The text with the port of each of the Job's TensorFlow servers in place of the one that all of them have."""
+    def with_ports(self, text: str, port: int) -> str:
+        """The text with the port of each of the Job's pods in place of this one, which all of them have."""
         hosts = _host_names(self._pod)
         if hosts is None:
             return text
-        return re.compile(rf"{hosts.pattern}:{names.TENSORFLOW_PORT}\b").sub(
+        return re.compile(rf"{hosts.pattern}:{port}\b").sub(
             lambda match: match[0].rpartition(":")[0] + f":{self._port_of(match[1])}", text
         )
 

@@ -13,16 +13,18 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kfp_volcano.errors import NotFoundError, SpecError
+from kfp_volcano.errors import NotFoundError
 from kfp_volcano.schemas import names
 from kfp_volcano.volcano.cluster import preflight
 from kfp_volcano.volcano.cluster.addresses import AddressBook
 from kfp_volcano.volcano.cluster.events import events_for
 from kfp_volcano.volcano.cluster.kubelet import Kubelet
+from kfp_volcano.volcano.cluster.logical_nodes import logical_nodes, parse_nodes
 from kfp_volcano.volcano.cluster.pod_worker import Machine
-from kfp_volcano.volcano.cluster.polling import watch_by_polling
+from kfp_volcano.volcano.cluster.polling import follow_logs_by_reading, watch_by_polling
 from kfp_volcano.volcano.cluster.store import Store
 from kfp_volcano.volcano.cluster.volumes import Volumes
+from kfp_volcano.volcano.manifests.priority import priority_classes
 from kfp_volcano.volcano.model import expiry
 from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
 from kfp_volcano.volcano.model.objects import Transition, key_of
@@ -49,11 +51,11 @@ _ONE_MACHINE = {
 
 
 class EmbeddedCluster:
-    """A cluster on this machine.
+    """A cluster on this machine, with the priority classes of `deploy/priorities`.
 
     Args:
         directory: where logs (`logs/<namespace>/<pod>.log`) and volumes are kept.
-        nodes: logical nodes as `NODESxGPUS`; cpu and memory are as good as unlimited.
+        nodes: logical nodes, see `parse_nodes`.
         queues: names of the queues; each may use all GPUs.
         workdir: folder in which containers run, where their `workingDir` names none of this machine.
         volumes: folders for claims, by claim name, in place of the cluster's own.
@@ -116,9 +118,9 @@ class EmbeddedCluster:
         """See `Cluster.patch`."""
         return self._store.patch(kind, name, namespace, patch)
 
-    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None, uid: str = "") -> None:
         """See `Cluster.delete`."""
-        self._store.delete(kind, name, namespace, grace_s=grace_s)
+        self._store.delete(kind, name, namespace, grace_s=grace_s, uid=uid)
 
     def watch(
         self, kind: str, namespace: str = "", *, resource_version: str, timeout_s: float = 30.0
@@ -130,19 +132,27 @@ class EmbeddedCluster:
         """See `Store.poll`."""
         return self._store.poll(kind, namespace, resource_version=resource_version, timeout_s=timeout_s)
 
-    def logs(self, pod: str, namespace: str, *, offset: int = 0) -> tuple[str, int]:
-        """See `Cluster.logs`; a character that is not yet whole is left for the next call."""
+    def logs(self, pod: str, namespace: str, *, after: str = "", tail: int | None = None) -> tuple[str, str]:
+        """See `Cluster.logs`; places are bytes of the log."""
         path = self._machine.log_of(namespace, pod)
+        offset = int(after or 0)
         try:
             with path.open("rb") as log:
                 log.seek(offset)
-                data = log.read()
+                whole, end, _ = log.read().rpartition(b"\n")
         except FileNotFoundError:
             if (namespace, pod) in self._pod_names():
-                return "", offset
+                return "", after
             raise NotFoundError(f"Pod {namespace}/{pod} not found") from None
-        whole = _whole_characters(data)
-        return whole.decode(errors="replace"), offset + len(whole)
+        lines = (whole + end).splitlines(keepends=True)
+        kept = lines if tail is None else lines[-tail:] if tail else []
+        return b"".join(kept).decode(errors="replace"), str(offset + len(whole + end))
+
+    def follow_logs(
+        self, pod: str, namespace: str, *, after: str = "", stop: threading.Event
+    ) -> Iterator[tuple[str, str]]:
+        """See `Cluster.follow_logs`."""
+        return follow_logs_by_reading(self, pod, namespace, after=after, stop=stop)
 
     def volume(self, namespace: str, claim: str) -> Path | None:
         """See `Cluster.volume`."""
@@ -154,6 +164,7 @@ class EmbeddedCluster:
             objects = {kind: dict(kept) for kind, kept in world.objects.items()}
         return [
             *preflight.queue_problems(job, objects),
+            *preflight.priority_problems(job, objects),
             *preflight.size_problems(job, objects),
             *preflight.command_problems(job, self._workdir, self._env["PATH"]),
             *preflight.volume_problems(job, self._volumes),
@@ -170,14 +181,13 @@ class EmbeddedCluster:
         self._addresses.close()
 
     def _populate(self, nodes: str, queues: Sequence[str]) -> None:
-        count, each = parse_nodes(nodes)
-        room = {"cpu": "1000", "memory": "1000Gi", "pods": "1000", names.GPU: str(each)}
+        groups = parse_nodes(nodes)
+        gpus = sum(group.count * group.gpus for group in groups if not group.memory)
         with self._store.transaction() as (world, now):
-            for number in range(count):
-                world.create(_node(f"node-{number}", room), now)
-            world.create(root_queue(), now)
+            for manifest in (*logical_nodes(groups), *priority_classes(), root_queue()):
+                world.create(manifest, now)
             for name in queues:
-                spec = {"capability": {names.GPU: str(count * each)}}
+                spec = {"capability": {names.GPU: str(gpus)}}
                 world.create({**root_queue(), "metadata": {"name": name}, "spec": spec}, now)
             run_controllers(world, now)
 
@@ -227,42 +237,8 @@ class EmbeddedCluster:
             return set(world.objects.get("Pod", {}))
 
 
-def parse_nodes(text: str) -> tuple[int, int]:
-    """Number of nodes and GPUs of each, from `NODESxGPUS`. Raises SpecError."""
-    count, separator, each = text.partition("x")
-    if not separator or not count.isdigit() or not each.isdigit() or int(count) == 0:
-        raise SpecError(f"expected NODESxGPUS such as 2x4, found {text!r}", source="nodes")
-    return int(count), int(each)
-
-
-def _node(name: str, room: Mapping[str, str]) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "spec": {},
-        "status": {
-            "capacity": dict(room),
-            "allocatable": dict(room),
-            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-        },
-    }
-
-
 def _pod_environment(env: Mapping[str, str]) -> dict[str, str]:
     """What a pod's processes get: the user's environment without tokens and the like, and this interpreter first."""
     kept = {name: value for name, value in env.items() if not name.startswith(_PRIVATE)}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     return {"PYTHONUNBUFFERED": "1", **kept, "PATH": path, **_ONE_MACHINE}
-
-
-def _whole_characters(data: bytes) -> bytes:
-    """Bytes without the beginning of a UTF-8 character at their end."""
-    for length in range(1, min(4, len(data)) + 1):
-        lead = data[-length]
-        if lead >= 0xC0:  # noqa: PLR2004  # a lead byte of 2, 3 or 4 bytes
-            needed = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4  # noqa: PLR2004
-            return data[:-length] if length < needed else data
-        if lead < 0x80:  # noqa: PLR2004  # ASCII
-            return data
-    return data

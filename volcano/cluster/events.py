@@ -46,22 +46,23 @@ def _of_pod(old: Manifest | None, new: Manifest, now: float) -> Iterator[Manifes
     if node and not (old and old["spec"].get("nodeName")):
         name = f"{new['metadata']['namespace']}/{new['metadata']['name']}"
         yield _event(new, "Scheduled", f"Successfully assigned {name} to {node}", now=now)
-    state, before = _container_state(new), _container_state(old)
-    if state == before:
-        return
-    if "running" in state:
-        yield _event(new, "Started", "Started container", now=now)
-    elif "waiting" in state:
-        waiting = state["waiting"]
-        yield _event(new, "BackOff", waiting["message"], now=now, warning=True)
-    elif state.get("terminated", {}).get("exitCode"):
-        text = f"Container ended with exit code {state['terminated']['exitCode']}"
-        yield _event(new, "Failed", text, now=now, warning=True)
+    before = _container_states(old)
+    for container, state in _container_states(new).items():
+        if state == before.get(container, {}):
+            continue
+        if "running" in state:
+            yield _event(new, "Started", f"Started container {container}", now=now)
+        elif "waiting" in state and "message" in state["waiting"]:
+            yield _event(new, "BackOff", state["waiting"]["message"], now=now, warning=True)
+        elif state.get("terminated", {}).get("exitCode"):
+            text = f"Container {container} ended with exit code {state['terminated']['exitCode']}"
+            yield _event(new, "Failed", text, now=now, warning=True)
 
 
-def _container_state(pod: Manifest | None) -> Mapping[str, Any]:
-    statuses = (status_of(pod).get("containerStatuses") if pod else None) or [{}]
-    return statuses[0].get("state") or {}
+def _container_states(pod: Manifest | None) -> dict[str, Mapping[str, Any]]:
+    status = status_of(pod) if pod else {}
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    return {each["name"]: each.get("state") or {} for each in containers}
 
 
 def _job_phase(job: Manifest | None) -> str:

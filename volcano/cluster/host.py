@@ -29,8 +29,9 @@ from ray.exceptions import RayActorError, RayError, RaySystemError, RayTaskError
 
 from kfp_volcano.errors import KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas.names import ENV_CLUSTER
-from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster, parse_nodes
-from kfp_volcano.volcano.cluster.polling import Events, watch_by_polling
+from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
+from kfp_volcano.volcano.cluster.logical_nodes import parse_nodes
+from kfp_volcano.volcano.cluster.polling import Events, follow_logs_by_reading, watch_by_polling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,6 +62,8 @@ _SETTINGS = {
     "RAY_enable_worker_prestart": "0",
     "RAY_prestart_worker_first_driver": "0",
 }
+_TRIES = 3
+"""Ray gives its node half a minute to start, which on a busy machine may be too little once."""
 _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105  # the variable's name
 
 
@@ -109,14 +112,47 @@ def start_host(
 
     The arguments are those of `EmbeddedCluster`. To be called from the main thread: the kernel ends Ray's processes
     with the thread that started them. Sets `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` for this process and its children.
+    Raises UnavailableError where Ray does not start.
     """
     parse_nodes(nodes)
     if ray.is_initialized():
         raise UnavailableError("this process is connected to a Ray already; the embedded cluster starts its own")
-    pods_env = dict(os.environ)
+    options = {
+        "nodes": nodes,
+        "queues": tuple(queues),
+        "workdir": (workdir or Path.cwd()).absolute(),
+        "volumes": dict(volumes or {}),
+        "env": dict(os.environ),
+    }
+    for others in reversed(range(_TRIES)):
+        try:
+            address = _start(directory.absolute(), options)
+            break
+        except UnavailableError:
+            if not others:
+                raise
+    atexit.register(stop_host, grace_s=0)
+    return address
+
+
+def _start(directory: Path, options: Mapping[str, Any]) -> str:
     ray_directory = Path(tempfile.mkdtemp(prefix="kv-", dir="/tmp"))  # socket paths must stay short
     janitor = _start_janitor(ray_directory)
     _configure_ray({**_SETTINGS, _TOKEN: secrets.token_hex(32)})
+    try:
+        address = _start_ray(ray_directory)
+        coordinator = {ENV_CLUSTER: f"embedded:{address}", **{name: os.environ[name] for name in (*_SETTINGS, _TOKEN)}}
+        host = ray.remote(_Host).options(name=_ACTOR, num_cpus=0, max_concurrency=_THREADS)
+        actor = host.remote(directory, {**options, "coordinator_env": coordinator}, os.getpid())
+        _started.append(_Started(actor, janitor))
+        RemoteCluster(address).list("Node")
+    except BaseException:
+        _stop(janitor)
+        raise
+    return address
+
+
+def _start_ray(directory: Path) -> str:
     try:
         context = ray.init(
             namespace=NAMESPACE,
@@ -126,28 +162,11 @@ def start_host(
             object_store_memory=_OBJECT_STORE,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            _temp_dir=str(ray_directory),
+            _temp_dir=str(directory),
         )
-        address = str(context.address_info["gcs_address"])
-        options = {
-            "nodes": nodes,
-            "queues": tuple(queues),
-            "workdir": (workdir or Path.cwd()).absolute(),
-            "volumes": dict(volumes or {}),
-            "env": pods_env,
-            "coordinator_env": {
-                ENV_CLUSTER: f"embedded:{address}",
-                **{name: os.environ[name] for name in (*_SETTINGS, _TOKEN)},
-            },
-        }
-        host = ray.remote(_Host).options(name=_ACTOR, num_cpus=0, max_concurrency=_THREADS)
-        _started.append(_Started(host.remote(directory.absolute(), options, os.getpid()), janitor))
-        RemoteCluster(address).list("Node")
-    except BaseException:
-        _stop(janitor)
-        raise
-    atexit.register(stop_host, grace_s=0)
-    return address
+    except Exception as error:  # Ray raises nothing more special where its node does not start in time
+        raise UnavailableError(f"Ray, which hosts the embedded cluster, did not start: {error}") from error
+    return str(context.address_info["gcs_address"])
 
 
 def stop_host(grace_s: float = 5.0) -> None:
@@ -219,9 +238,9 @@ class RemoteCluster:
         """See `Cluster.patch`."""
         return self._there.patch(kind, name, namespace, patch)
 
-    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None, uid: str = "") -> None:
         """See `Cluster.delete`."""
-        self._there.delete(kind, name, namespace, grace_s=grace_s)
+        self._there.delete(kind, name, namespace, grace_s=grace_s, uid=uid)
 
     def watch(
         self, kind: str, namespace: str = "", *, resource_version: str, timeout_s: float = 30.0
@@ -229,9 +248,15 @@ class RemoteCluster:
         """See `Cluster.watch`."""
         return watch_by_polling(self._poll, kind, namespace, resource_version=resource_version, timeout_s=timeout_s)
 
-    def logs(self, pod: str, namespace: str, *, offset: int = 0) -> tuple[str, int]:
+    def logs(self, pod: str, namespace: str, *, after: str = "", tail: int | None = None) -> tuple[str, str]:
         """See `Cluster.logs`."""
-        return self._there.logs(pod, namespace, offset=offset)
+        return self._there.logs(pod, namespace, after=after, tail=tail)
+
+    def follow_logs(
+        self, pod: str, namespace: str, *, after: str = "", stop: threading.Event
+    ) -> Iterator[tuple[str, str]]:
+        """See `Cluster.follow_logs`."""
+        return follow_logs_by_reading(self, pod, namespace, after=after, stop=stop)
 
     def volume(self, namespace: str, claim: str) -> Path | None:
         """See `Cluster.volume`."""

@@ -26,6 +26,8 @@ class Kubelet:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._workers: dict[str, PodWorker] = {}
+        self._forgotten: list[PodWorker] = []
+        """Of pods that are gone, though their processes may not be yet."""
         self._lock = threading.Lock()
         self._closed = False
 
@@ -48,7 +50,7 @@ class Kubelet:
         """End all pods and wait until they have; no pod is started any more."""
         with self._lock:
             self._closed = True
-            workers = list(self._workers.values())
+            workers = [*self._workers.values(), *self._forgotten]
         for worker in workers:
             worker.stop(grace_s)
         for worker in workers:
@@ -74,4 +76,8 @@ class Kubelet:
 
     def _forget(self, pod: Manifest | None) -> PodWorker | None:
         with self._lock:
-            return self._workers.pop(pod["metadata"]["uid"], None) if pod else None
+            worker = self._workers.pop(pod["metadata"]["uid"], None) if pod else None
+            self._forgotten = [each for each in self._forgotten if each.is_alive()]
+            if worker is not None:
+                self._forgotten.append(worker)
+            return worker

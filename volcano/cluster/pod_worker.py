@@ -1,16 +1,20 @@
-"""The life of one pod: its containers' starts, restarts and ends, and what its status says of them."""
+"""The life of one pod: its containers in their order, its time limit, and what its status says.
+
+As the kubelet does it: init containers one after another, each to its end; sidecars (init containers with a
+`restartPolicy` of their own) from their turn on until the others have ended; then all containers at once.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from base64 import b64decode
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.errors import InvalidError
 from kfp_volcano.volcano.cluster.container import Program, build_program, with_addresses
-from kfp_volcano.volcano.cluster.pod_process import Exit, PodProcess
+from kfp_volcano.volcano.cluster.container_worker import ContainerWorker
+from kfp_volcano.volcano.cluster.pod_status import conditions, is_sidecar, phase
 from kfp_volcano.volcano.model.objects import key_of, status_of, terminating, time_text
 
 if TYPE_CHECKING:
@@ -19,15 +23,16 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.addresses import AddressBook
     from kfp_volcano.volcano.cluster.base import Manifest
+    from kfp_volcano.volcano.cluster.container_worker import Kind
     from kfp_volcano.volcano.cluster.store import Store
     from kfp_volcano.volcano.cluster.volumes import Volumes
 
 __all__ = ["Machine", "PodWorker"]
 
-_FIRST_BACK_OFF_S = 0.5
-_LONGEST_BACK_OFF_S = 10.0
-_STABLE_AFTER_S = 60.0
-_CANNOT_START = 128
+_ENDED = frozenset({"Succeeded", "Failed"})
+_DEFAULT_GRACE_S = 30.0
+_LEAST_GRACE_S = 2.0
+"""What a sidecar has when those before it have used up the pod's grace period (minimumGracePeriodInSeconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +53,6 @@ class Machine:
         return self.logs / namespace / f"{pod}.log"
 
 
-@dataclass(slots=True)
-class _Container:
-    """One container and how often it has been started."""
-
-    manifest: Manifest
-    init: bool
-    restarts: int = 0
-    last: dict[str, Any] = field(default_factory=dict)
-    """Its last end, as `lastState` says it."""
-
-    def status(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Its entry in the pod's status."""
-        return {
-            "name": self.manifest["name"],
-            "image": self.manifest.get("image", ""),
-            "imageID": "",
-            "ready": "running" in state or (self.init and not state.get("terminated", {}).get("exitCode", 1)),
-            "started": "running" in state,
-            "restartCount": self.restarts,
-            "state": dict(state),
-            "lastState": {"terminated": self.last} if self.last else {},
-        }
-
-
 class PodWorker(threading.Thread):
     """Runs one pod from its binding to a node until it has ended or gone."""
 
@@ -80,58 +61,108 @@ class PodWorker(threading.Thread):
         self._machine = machine
         self._pod = pod
         self.namespace = str(pod["metadata"]["namespace"])
+        spec = pod["spec"]
+        self._inits = [
+            self._container(each, "sidecar" if is_sidecar(each) else "init")
+            for each in spec.get("initContainers") or ()
+        ]
+        self._mains = [self._container(each, "main") for each in spec["containers"]]
         self._lock = threading.Lock()
-        self._grace_s: float | None = None
+        self._ends_at: float | None = None
+        """When what is left of it is killed, by the monotonic clock."""
         self._stopping = threading.Event()
-        self._process: PodProcess | None = None
+        self._initialised = False
+        self._reason: dict[str, str] = {}
+        """Why it was stopped, where its status says so."""
+        self._showing = threading.Lock()
 
     def stop(self, grace_s: float) -> None:
-        """Let the pod end: SIGTERM, and after the grace period SIGKILL. A shorter period replaces a longer one."""
+        """Let the pod end: SIGTERM, and after the grace period SIGKILL. A shorter period replaces a longer one.
+
+        Sidecars hear of it when the others have ended.
+        """
         with self._lock:
-            if self._grace_s is not None and grace_s >= self._grace_s:
+            ends_at = time.monotonic() + grace_s
+            if self._ends_at is not None and ends_at >= self._ends_at:
                 return
-            self._grace_s = grace_s
+            self._ends_at = ends_at
             self._stopping.set()
-            if self._process is not None:
-                self._process.stop(grace_s)
+        for container in (*self._mains, *self._inits):
+            if container.kind != "sidecar" or container.stopping or grace_s <= 0:
+                container.stop(grace_s)
 
     def refresh(self, config: str) -> None:
         """A ConfigMap has changed; the kubelet brings it to the pods that have it as files."""
-        if self._process is not None and not self._stopping.is_set():
+        if self.is_alive() and not self._stopping.is_set():
             self._machine.volumes.refresh(self._pod, config, self._files)
 
     def run(self) -> None:
         """Start the pod, follow it to its end, and say so."""
         namespace, name = key_of(self._pod)
-        self._revise(
-            {
-                "podIP": self._machine.addresses.address((namespace, name)),
-                "hostIP": "127.0.0.1",
-                "startTime": time_text(time.time()),
-            }
+        self._machine.log_of(namespace, name).parent.mkdir(parents=True, exist_ok=True)
+        self._machine.log_of(namespace, name).touch()
+        self._show(
+            podIP=self._machine.addresses.address((namespace, name)),
+            hostIP="127.0.0.1",
+            startTime=time_text(time.time()),
         )
+        limit = self._limit()
         try:
-            phase = self._live(self._machine.log_of(namespace, name))
-            self._revise({"phase": phase})
+            self._initialised = self._initialise()
+            if self._initialised:
+                self._run_all(self._mains)
+            self._end_sidecars()
+            self._show(terminal=True, **self._reason)
         finally:
+            if limit is not None:
+                limit.cancel()
             self._machine.volumes.discard(self._pod)
             self._leave()
 
-    def _live(self, log: Path) -> str:
-        """The pod's processes, from first to last; returns its last phase."""
-        with self._lock:
+    def _initialise(self) -> bool:
+        """Run or start the init containers, in their order; whether the others may start."""
+        for container in self._inits:
+            if container.kind == "sidecar":
+                container.start()
+                container.begun.wait()
+            else:
+                container.run()
+                if not container.succeeded:
+                    return False
             if self._stopping.is_set():
-                return "Failed"
-            self._process = process = PodProcess(log, self._machine.env_of(self._pod))
-        try:
-            spec = self._pod["spec"]
-            for manifest in spec.get("initContainers") or ():
-                if self._run_to_end(process, _Container(manifest, init=True)):
-                    return "Failed"
-            code = self._run_to_end(process, _Container(spec["containers"][0], init=False))
-            return "Failed" if code else "Succeeded"
-        finally:
-            process.close()
+                return False
+        return True
+
+    def _run_all(self, containers: list[ContainerWorker]) -> None:
+        for container in containers:
+            container.start()
+        for container in containers:
+            container.join()
+
+    def _end_sidecars(self) -> None:
+        """End the sidecars, the last first, in what is left of the grace period."""
+        grace_s = float(self._pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S))
+        with self._lock:
+            ends_at = self._ends_at = min(time.monotonic() + grace_s, self._ends_at or float("inf"))
+        for container in reversed(self._inits):
+            if container.kind == "sidecar" and container.is_alive():
+                container.stop(max(_LEAST_GRACE_S, ends_at - time.monotonic()))
+                container.join()
+
+    def _limit(self) -> threading.Timer | None:
+        """What ends the pod when its `activeDeadlineSeconds` are over."""
+        spec = self._pod["spec"]
+        if spec.get("activeDeadlineSeconds") is None:
+            return None
+        limit = threading.Timer(spec["activeDeadlineSeconds"], self._end_for_time)
+        limit.daemon = True
+        limit.start()
+        return limit
+
+    def _end_for_time(self) -> None:
+        message = "Pod was active on the node longer than the specified deadline"
+        self._reason = {"reason": "DeadlineExceeded", "message": message, "phase": "Failed"}
+        self.stop(self._pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S))
 
     def _leave(self) -> None:
         """A pod that was asked to go is gone once its processes are."""
@@ -141,46 +172,16 @@ class PodWorker(threading.Thread):
             if current and current["metadata"]["uid"] == self._pod["metadata"]["uid"] and terminating(current):
                 world.remove("Pod", key, now)
 
-    def _run_to_end(self, process: PodProcess, container: _Container) -> int:
-        """A container with its restarts, until it has ended for good or the pod is stopped; its exit code."""
-        back_off_s = 0.0
-        while True:
-            began = time.monotonic()
-            ended = self._run_once(process, container)
-            code = int(ended["exitCode"])
-            if self._stopping.is_set() or not self._starts_again(container, code):
-                self._show(container, {"terminated": ended})
-                return code
-            container.last = ended
-            if time.monotonic() - began > _STABLE_AFTER_S:
-                back_off_s = 0.0
-            if back_off_s:
-                message = f"back-off {back_off_s:g}s restarting failed container"
-                self._show(container, {"waiting": {"reason": "CrashLoopBackOff", "message": message}})
-            if self._stopping.wait(back_off_s):
-                self._show(container, {"terminated": ended})
-                return code
-            container.restarts += 1
-            back_off_s = min(max(_FIRST_BACK_OFF_S, 2 * back_off_s), _LONGEST_BACK_OFF_S)
-
-    def _run_once(self, process: PodProcess, container: _Container) -> dict[str, Any]:
-        """One start of a container and its end, as `terminated` says it."""
-        started_at = time_text(time.time())
-        try:
-            program = self._program(container.manifest)
-        except InvalidError as error:
-            self._print(str(error))
-            return _terminated(Exit(_CANNOT_START), started_at, reason="CreateContainerConfigError", message=str(error))
-        ended = self._execute(process, container, program, started_at)
-        return _terminated(ended, started_at, reason="Completed" if ended.code == 0 else "Error")
-
-    def _execute(self, process: PodProcess, container: _Container, program: Program, started_at: str) -> Exit:
-        with self._lock:
-            if self._stopping.is_set():
-                return Exit(_CANNOT_START)
-            process.run(program)
-        self._show(container, {"running": {"startedAt": started_at}})
-        return process.wait()
+    def _container(self, manifest: Manifest, kind: Kind) -> ContainerWorker:
+        return ContainerWorker(
+            manifest,
+            kind,
+            self._pod["spec"].get("restartPolicy", "Always"),
+            log=self._machine.log_of(*key_of(self._pod)),
+            env=self._machine.env_of(self._pod),
+            program=lambda: self._program(manifest),
+            changed=self._show,
+        )
 
     def _program(self, manifest: Manifest) -> Program:
         namespace = self._pod["metadata"]["namespace"]
@@ -214,49 +215,27 @@ class PodWorker(threading.Thread):
     def _address_of(self, name: str) -> str:
         return self._machine.addresses.address((self._pod["metadata"]["namespace"], name))
 
-    def _starts_again(self, container: _Container, code: int) -> bool:
-        policy = self._pod["spec"].get("restartPolicy", "Always")
-        if container.init:
-            return code != 0 and policy != "Never"
-        return policy == "Always" or (policy == "OnFailure" and code != 0)
+    def _show(self, *, terminal: bool = False, **said: str) -> None:
+        """Bring the pod's status to what its containers are in, if the pod is still there."""
+        with self._showing:
+            spec = self._pod["spec"]
+            inits = [each.status() for each in self._inits]
+            # The kubelet sorts them by name; Volcano takes the first one's exit code for the pod's.
+            mains = sorted((each.status() for each in self._mains), key=lambda status: str(status["name"]))
+            reached = phase(spec, inits, mains, terminal=terminal)
+            if not terminal and reached in _ENDED:  # said when nothing of it is left
+                reached = "Running" if self._initialised else "Pending"
+            changes: dict[str, Any] = {
+                "phase": reached,
+                **({"initContainerStatuses": inits} if inits else {}),
+                "containerStatuses": mains,
+                **said,
+            }
 
-    def _show(self, container: _Container, state: Mapping[str, Any]) -> None:
-        """Put a container's state into the pod's status; a pod whose main container runs is Running."""
-        field_name = "initContainerStatuses" if container.init else "containerStatuses"
-        entry = container.status(state)
-        others = [each for each in status_of(self._pod).get(field_name) or () if each["name"] != entry["name"]]
-        changes: dict[str, Any] = {field_name: [*others, entry]}
-        if not container.init:
-            ready = "True" if entry["ready"] else "False"
-            kept = [each for each in status_of(self._pod).get("conditions") or () if each["type"] != "Ready"]
-            changes["conditions"] = [
-                *kept,
-                {"type": "Ready", "status": ready, "lastTransitionTime": time_text(time.time())},
-            ]
-            if "running" in state:
-                changes["phase"] = "Running"
-        self._revise(changes)
+            def revision(pod: Manifest) -> Manifest:
+                before, now = status_of(pod), time_text(time.time())
+                stated = conditions(spec, inits, mains, before=before.get("conditions") or (), now=now)
+                return {**pod, "status": {**before, **changes, "conditions": stated}}
 
-    def _revise(self, changes: Mapping[str, Any]) -> None:
-        """Change the pod's status, if it is still there."""
-        uid = self._pod["metadata"]["uid"]
-        revised = self._machine.store.revise(
-            "Pod", key_of(self._pod), uid, lambda pod: {**pod, "status": {**status_of(pod), **changes}}
-        )
-        self._pod = revised or self._pod
-
-    def _print(self, text: str) -> None:
-        with self._machine.log_of(*key_of(self._pod)).open("a") as log:
-            log.write(f"{text}\n")
-
-
-def _terminated(ended: Exit, started_at: str, *, reason: str, message: str = "") -> dict[str, Any]:
-    stated = {
-        "exitCode": ended.code,
-        "signal": ended.signal,
-        "reason": reason,
-        "message": message,
-        "startedAt": started_at,
-        "finishedAt": time_text(time.time()),
-    }
-    return {name: value for name, value in stated.items() if value or name == "exitCode"}
+            revised = self._machine.store.revise("Pod", key_of(self._pod), self._pod["metadata"]["uid"], revision)
+            self._pod = revised or self._pod

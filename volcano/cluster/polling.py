@@ -1,16 +1,23 @@
-"""A watch made of polls that each wait for the next changes."""
+"""A watch made of polls that each wait for the next changes, and a stream of a log made of readings."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from kfp_volcano.errors import NotFoundError
 from kfp_volcano.volcano.cluster.base import Event
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator
 
-__all__ = ["Events", "Poll", "watch_by_polling"]
+    from kfp_volcano.volcano.cluster.base import Cluster
+
+__all__ = ["Events", "Poll", "follow_logs_by_reading", "watch_by_polling"]
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+_READ_AGAIN_S = 1.0
 
 Events: TypeAlias = list[Event]
 
@@ -35,3 +42,20 @@ def watch_by_polling(
         if not events and left <= 0:
             yield Event("BOOKMARK", {"kind": kind, "metadata": {"resourceVersion": resource_version}})
             return
+
+
+def follow_logs_by_reading(
+    cluster: Cluster, pod: str, namespace: str, *, after: str, stop: threading.Event
+) -> Iterator[tuple[str, str]]:
+    """What `Cluster.follow_logs` promises, by way of `logs`."""
+    while not stop.is_set():
+        try:
+            ended = cluster.get("Pod", pod, namespace).get("status", {}).get("phase") in _ENDED
+        except NotFoundError:
+            ended = True
+        text, after = cluster.logs(pod, namespace, after=after)
+        if text:
+            yield text, after
+        if ended:
+            return
+        stop.wait(_READ_AGAIN_S)

@@ -1,7 +1,7 @@
-"""Runs one pod's containers, one after another, and leaves nothing of them behind.
+"""Runs one container, start after start, and leaves nothing of it behind.
 
-A program of its own on the standard library alone (`python -I -S shim.py`), one per pod, in its own session. Orders
-come as JSON lines on standard input and reports go as JSON lines to standard output:
+A program of its own on the standard library alone (`python -I -S shim.py`), one per container, in its own session.
+Orders come as JSON lines on standard input and reports go as JSON lines to standard output:
 
     {"run": {"argv": [..], "env": {..}, "cwd": "..", "log": ".."}}    -> {"started": pid}
     {"stop": seconds}                                                 SIGTERM now, SIGKILL to all after that time
@@ -33,13 +33,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Shim:
-    """The one container that runs now, and the lines to and from the host."""
+    """The container's program while it runs, and the lines to and from the host."""
 
     def __init__(self, orders: int, reports: int, wakeups: int) -> None:
         self._orders = orders
         self._reports = reports
         self._wakeups = wakeups
         self._main = 0
+        self._log = ""
         self._kill_at: float | None = None
         self._unread = b""
 
@@ -74,9 +75,13 @@ class Shim:
         return bool(data)
 
     def _start(self, container: dict[str, Any]) -> None:
+        self._log = container["log"]
+        # Held back until the child has its own handlers, or a SIGTERM of the first moment would be ignored as ours are.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
         pid = os.fork()
         if pid == 0:
             _become(container)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
         self._main = pid
         self._report({"started": pid})
 
@@ -92,6 +97,7 @@ class Shim:
             if pid == self._main:
                 _end_descendants()
                 self._main, self._kill_at = 0, None
+                _end_line(self._log)
                 code = os.waitstatus_to_exitcode(status)
                 self._report({"exited": code if code >= 0 else 128 - code, "signal": max(0, -code)})
 
@@ -110,6 +116,7 @@ def _become(container: dict[str, Any]) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
         log = os.open(container["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         for stream in (1, 2):
             os.dup2(log, stream)
@@ -119,6 +126,14 @@ def _become(container: dict[str, Any]) -> None:
         os.write(2, f"cannot start {container['argv'][0]!r}: {error}\n".encode())
     finally:
         os._exit(_NOT_EXECUTED)
+
+
+def _end_line(log: str) -> None:
+    """End the line in which a container's output broke off, as container runtimes do: it is a line of the log."""
+    with contextlib.suppress(OSError), Path(log).open("rb+") as printed:
+        size = printed.seek(0, os.SEEK_END)
+        if size and printed.seek(size - 1) >= 0 and printed.read(1) != b"\n":
+            printed.write(b"\n")
 
 
 def _descendants() -> list[int]:

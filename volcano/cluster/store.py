@@ -102,10 +102,13 @@ class Store:
                 raise InvalidError(f"{kind} {name}: a patch may not change what an object is called")
             return copy.deepcopy(world.update(new))
 
-    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None) -> None:
-        """Ask for an object's deletion."""
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None, uid: str = "") -> None:
+        """Ask for an object's deletion, with `uid` only for that very one's."""
+        key = _key(kind, name, namespace)
         with self.transaction() as (world, now):
-            world.delete(kind, _key(kind, name, namespace), now, grace_s)
+            if uid and world.get(kind, key)["metadata"]["uid"] != uid:
+                raise ConflictError(f"{kind} {'/'.join(filter(None, key))} is another one by now")
+            world.delete(kind, key, now, grace_s)
 
     def revise(self, kind: str, key: Key, uid: str, revision: Callable[[Manifest], Manifest]) -> Manifest | None:
         """Put an object in the form that `revision` gives it; None where that very object is gone."""

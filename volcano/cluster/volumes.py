@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from kfp_volcano.volcano.cluster.container import Mount
@@ -87,8 +88,8 @@ def _write(folder: Path, source: Manifest, data: Mapping[str, str] | None) -> No
         if item["key"] in data:
             file = folder / item["path"]
             file.parent.mkdir(parents=True, exist_ok=True)
-            # Renamed, so that a program that reads it now reads all of one version.
-            partial = file.with_name(f".{file.name}.partial")
+            # Renamed, so that a program that reads it now reads all of one version; other containers may write it, too.
+            partial = file.with_name(f".{file.name}.{get_ident()}.partial")
             partial.write_text(data[item["key"]])
             partial.chmod(item.get("mode") or source.get("defaultMode") or _DEFAULT_MODE)
             partial.replace(file)

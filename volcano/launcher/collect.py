@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["copy_model", "gather"]
+__all__ = ["copy_model", "gather", "has_model"]
 
 
 def gather(cluster: Cluster, job: Manifest, *, started_at: float, ended_at: float) -> dict[str, Any]:
@@ -36,6 +36,12 @@ def gather(cluster: Cluster, job: Manifest, *, started_at: float, ended_at: floa
         started_at=started_at,
         ended_at=ended_at,
     )
+
+
+def has_model(cluster: Cluster, job: Manifest) -> bool:
+    """Whether the training has left a final model where this process can see it."""
+    folder = job_folder(cluster, job)
+    return folder is not None and final_manifest(folder) is not None
 
 
 def copy_model(cluster: Cluster, job: Manifest, destination: Path) -> list[str]:

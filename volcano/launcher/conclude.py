@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.elastic.autoscaler.moving import release_expired
 from kfp_volcano.errors import NotFoundError
-from kfp_volcano.schemas.names import RUN_LABEL
 from kfp_volcano.volcano.launcher.collect import gather
 from kfp_volcano.volcano.launcher.folder import job_folder
 from kfp_volcano.volcano.launcher.report import write_report
@@ -35,6 +35,7 @@ def conclude(cluster: Cluster, job: Manifest, *, out: Path, started_at: float, n
     if folder is not None:
         _keep(folder, out)
     clean_up(cluster, job)
+    release_expired(cluster, now)
     return result
 
 
@@ -50,11 +51,8 @@ def clean_up(cluster: Cluster, job: Manifest) -> bool:
     """Delete the Job unless it succeeded; whether it was deleted."""
     if job_state(job) is JobState.SUCCEEDED:
         return False
-    namespace = job["metadata"]["namespace"]
-    for claim in cluster.list("ResourceClaimTemplate", namespace, {RUN_LABEL: job["metadata"]["labels"][RUN_LABEL]})[0]:
-        cluster.delete("ResourceClaimTemplate", claim["metadata"]["name"], namespace)
     try:
-        cluster.delete("Job", job["metadata"]["name"], namespace)
+        cluster.delete("Job", job["metadata"]["name"], job["metadata"]["namespace"])
     except NotFoundError:
         return False
     return True

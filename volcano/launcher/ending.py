@@ -82,9 +82,10 @@ class Failures:
 
 
 def _failures(pod: Manifest) -> Iterable[Failure]:
-    for status in pod.get("status", {}).get("containerStatuses") or []:
+    status = pod.get("status", {})
+    for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         for key in ("lastState", "state"):
-            ended = (status.get(key) or {}).get("terminated")
+            ended = (each.get(key) or {}).get("terminated")
             if ended and ended.get("exitCode"):
                 node = pod.get("spec", {}).get("nodeName") or ""
                 at = str(ended.get("finishedAt") or "")

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from kfp_volcano.schemas.training_job import TrainingJob
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["final_manifest", "job_folder", "ledger_lines", "timeline", "training_job_of"]
+__all__ = ["FIRST", "final_manifest", "job_folder", "ledger_lines", "report_folder", "timeline", "training_job_of"]
+
+FIRST = ".first"
+"""The file in a run's output folder that names the Job whose report is there."""
 
 
 def training_job_of(job: Manifest) -> TrainingJob | None:
@@ -63,3 +66,14 @@ def final_manifest(folder: Path) -> dict[str, Any] | None:
         return None
     manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return manifest
+
+
+def report_folder(out: Path, job: str) -> Path:
+    """Where in a run's output folder a Job's report goes: the folder itself for the first one, one below for others."""
+    mark = out / FIRST
+    try:
+        with mark.open("x", encoding="utf-8") as file:
+            file.write(job)
+    except FileExistsError:
+        return out if mark.read_text(encoding="utf-8") == job else out / job
+    return out

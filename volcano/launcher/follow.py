@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
+from kfp_volcano.elastic.autoscaler.commands import command
 from kfp_volcano.elastic.autoscaler.execution import execute, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
-from kfp_volcano.errors import ConflictError, JobFailedError, NotFoundError
+from kfp_volcano.elastic.autoscaler.limits import limits, overdue
+from kfp_volcano.errors import ConflictError, JobFailedError, NotFoundError, UnavailableError
 from kfp_volcano.schemas.names import PROGRESS
 from kfp_volcano.schemas.records import Progress, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.launcher.ending import Failures, explain_failure, explain_wait
-from kfp_volcano.volcano.launcher.folder import training_job_of
 from kfp_volcano.volcano.launcher.logs import LogTail
+from kfp_volcano.volcano.launcher.preflights import Preflights
 from kfp_volcano.volcano.manifests.status import JobState, job_state
-from kfp_volcano.volcano.model.objects import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kfp_volcano.elastic.autoscaler.limits import Limit
+    from kfp_volcano.schemas.records import ResizeRequest
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
     from kfp_volcano.volcano.launcher.reference import JobRef
 
@@ -52,63 +56,126 @@ def follow(
         clock: Unix seconds.
         say: Prints one line.
 
+    A cluster that does not answer for a while is waited for.
+
     Raises:
         JobFailedError: The Job ended without success, or took too long; names the first failing container and its
             last lines.
         NotFoundError: The Job is gone.
     """
-    job = ref.read(cluster)
-    lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
-    tail = LogTail(cluster, job, ref, say)
-    informer = Informer(cluster, ("Job", "PodGroup", "Pod"), namespace=ref.namespace)
-    informer.start()
-    told = _Told(say)
-    failures = Failures(cluster, ref.namespace)
-    deadline = _deadline(job)
-    version = 0
+    following = _Following(cluster, ref, holder=holder, heir=heir, last=last, clock=clock, say=say)
     try:
-        while True:
-            version = informer.wait(version, timeout_s=LOOK_S)
-            lease.renew_if_due()
-            job = _job(informer, ref)
-            pods = _pods(informer, ref)
-            tail.pump(pods)
-            failures.look(pods)
-            told.tell(job, _podgroup(informer, job))
-            state = job_state(job)
-            if state is JobState.SUCCEEDED:
-                lease.release()
-                return "done"
-            if state.final:
-                lease.release()
-                raise JobFailedError(explain_failure(job, failures))
-            if deadline is not None and clock() >= deadline:
-                cluster.delete("Job", ref.name, ref.namespace)
-                raise JobFailedError(f"{ref} was ended: it took longer than the spec's faults.timeout")
-            request = open_request(job, clock())
-            if request is not None and not last:
-                tail.save()
-                lease.hand_over(heir)
-                return "resized"
-            if request is not None and lease.held:
-                say(f"resize {request.from_workers} -> {request.to_workers} workers: {request.explanation}")
-                try:
-                    outcome = execute(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
-                except ConflictError as error:
-                    say(f"another is executing the resize: {error}")
-                    continue
-                say(f"resize {outcome.phase.value}: {outcome.to_workers} workers. {outcome.message}".rstrip())
+        return following.run()
     finally:
-        informer.stop()
-        tail.save()
+        following.close()
 
 
-def _deadline(job: Manifest) -> float | None:
-    """When the training has to be over (`faults.timeout`), Unix seconds; None where it may take as long as it takes."""
-    spec = training_job_of(job)
-    if spec is None or spec.faults.timeout_s is None:
+class _Following:
+    """One call of `follow`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ref: JobRef,
+        *,
+        holder: str,
+        heir: str,
+        last: bool,
+        clock: Callable[[], float],
+        say: Callable[[str], None],
+    ) -> None:
+        self._cluster = cluster
+        self._ref = ref
+        self._holder = holder
+        self._heir = heir
+        self._last = last
+        self._clock = clock
+        self._say = say
+        job = ref.read(cluster)
+        self._lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
+        self._tail = LogTail(cluster, job, ref, say, clock=clock)
+        self._told = _Told(say)
+        self._failures = Failures(cluster, ref.namespace)
+        self._preflights = Preflights(cluster, clock, say)
+        self._pending: tuple[Limit, ...] = ()
+        self._informer = Informer(cluster, ("Job", "PodGroup", "Pod"), namespace=ref.namespace)
+        self._informer.start()
+
+    def run(self) -> Literal["resized", "done"]:
+        version, answered = 0, True
+        while True:
+            version = self._informer.wait(version, timeout_s=LOOK_S)
+            try:
+                outcome = self._look()
+                answered = True
+            except UnavailableError as error:
+                # Training needs neither the API server nor this step: there is nothing to give up.
+                outcome = None
+                if answered:
+                    self._say(f"the cluster does not answer; this step goes on when it does: {error}")
+                answered = False
+            if outcome is not None:
+                return outcome
+
+    def close(self) -> None:
+        self._informer.stop()
+        self._tail.close()
+        with suppress(UnavailableError):  # the next step prints the last lines again
+            self._tail.save()
+
+    def _look(self) -> Literal["resized", "done"] | None:
+        """Print the news, and act on them; returns how the segment has ended, None while it goes on."""
+        self._lease.renew_if_due()
+        job, pods = _job(self._informer, self._ref), _pods(self._informer, self._ref)
+        self._tail.pump(pods)
+        self._failures.look(pods)
+        self._told.tell(job, _podgroup(self._informer, job))
+        state = job_state(job)
+        if state.final:
+            self._tail.finish(pods)
+            self._lease.release()
+            if state is JobState.SUCCEEDED:
+                return "done"
+            reached = [limit.why for limit in self._pending if limit.at <= self._clock()]
+            raise JobFailedError("\n".join([*reached, explain_failure(job, self._failures)]))
+        self._pending = tuple(limits(job, pods))
+        ended = _keep_limits(self._cluster, job, pods, self._clock(), self._say) or self._preflights.look(job, pods)
+        if ended:
+            self._lease.release()
+            raise JobFailedError(f"{self._ref} was ended: {ended}")
+        request = open_request(job, self._clock())
+        if request is not None and not self._last:
+            self._tail.save()
+            self._lease.hand_over(self._heir)
+            return "resized"
+        if request is not None and self._lease.held:
+            self._resize(request)
         return None
-    return parse_time(job["metadata"]["creationTimestamp"]) + spec.faults.timeout_s
+
+    def _resize(self, request: ResizeRequest) -> None:
+        self._say(f"resize {request.from_workers} -> {request.to_workers} workers: {request.explanation}")
+        try:
+            outcome = execute(
+                self._cluster, self._ref.namespace, self._ref.name, holder=self._holder, clock=self._clock
+            )
+        except ConflictError as error:
+            self._say(f"another is executing the resize: {error}")
+            return
+        self._say(f"resize {outcome.phase.value}: {outcome.to_workers} workers. {outcome.message}".rstrip())
+
+
+def _keep_limits(
+    cluster: Cluster, job: Manifest, pods: list[Manifest], now: float, say: Callable[[str], None]
+) -> str | None:
+    """Do what is due when the Job has reached a limit; returns why it was ended, if it was."""
+    limit = overdue(job, pods, now)
+    if limit is None:
+        return None
+    command(cluster, job, limit.verb, limit.why)
+    if limit.verb == "TerminateJob":
+        return limit.why
+    say(f"{limit.verb}: {limit.why}")
+    return None
 
 
 def _job(informer: Informer, ref: JobRef) -> Manifest:

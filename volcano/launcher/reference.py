@@ -1,4 +1,4 @@
-"""Which Job: a reference that travels between steps as text, and how to find a run's Job."""
+"""Which Job: a reference that travels between steps as text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import SpecError
-from kfp_volcano.schemas.names import ENV_RUN_ID, RUN_LABEL, run_label
+from kfp_volcano.schemas.names import ENV_RUN_ID
 
 if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["JobRef", "effective_run_id", "find_job"]
+__all__ = ["JobRef", "effective_run_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,3 @@ class JobRef:
 def effective_run_id(run_id: str) -> str:
     """The run's id: KFP's, or on this machine the one a run is taken up again under (`run --run-id`)."""
     return os.environ.get(ENV_RUN_ID) or run_id
-
-
-def find_job(cluster: Cluster, run_id: str) -> Manifest | None:
-    """The Job of a run, found by its label; None where there is none (it was never created, or is gone)."""
-    jobs, _ = cluster.list("Job", labels={RUN_LABEL: run_label(run_id)})
-    return jobs[0] if jobs else None

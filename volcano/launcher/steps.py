@@ -7,36 +7,36 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.autoscaler.execution import execute, latest_outcome, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
-from kfp_volcano.errors import KfpVolcanoError
+from kfp_volcano.errors import NotFoundError
+from kfp_volcano.platform_files import in_its_pool, resource_profiles
 from kfp_volcano.schemas import template
-from kfp_volcano.schemas.names import ENV_OUT, STEPS
-from kfp_volcano.schemas.records import Phase, StepRecord, dump, parse_list
+from kfp_volcano.schemas.names import ENV_OUT
+from kfp_volcano.schemas.records import Phase
 from kfp_volcano.schemas.validation import parse, training_job
-from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
 from kfp_volcano.volcano.cluster.connect import connect
-from kfp_volcano.volcano.launcher.collect import copy_model, gather
-from kfp_volcano.volcano.launcher.folder import training_job_of
+from kfp_volcano.volcano.launcher.collect import copy_model, gather, has_model
+from kfp_volcano.volcano.launcher.folder import report_folder, training_job_of
 from kfp_volcano.volcano.launcher.follow import follow
-from kfp_volcano.volcano.launcher.reference import JobRef, effective_run_id, find_job
+from kfp_volcano.volcano.launcher.reference import JobRef, effective_run_id
+from kfp_volcano.volcano.launcher.step_record import failing_cleanly, job_began, record_step, recorded, say
 from kfp_volcano.volcano.launcher.submit import submit
+from kfp_volcano.volcano.manifests.convert.task_config import with_task_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping, Sequence
 
     from kfp_volcano.schemas.records import ResizeOutcome
-    from kfp_volcano.volcano.cluster.base import Cluster, Manifest
+    from kfp_volcano.schemas.training_job import TrainingJob
 
-__all__ = ["Figures", "collect_step", "conclude_step", "resize_step", "submit_step", "train_step"]
+__all__ = ["Figures", "collect_step", "conclude_step", "create_job", "resize_step", "submit_step", "train_step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +48,48 @@ class Figures:
     json: str
 
 
-def submit_step(*, spec: str, values: str, folder: str, run_id: str) -> str:
-    """Fill in the spec, check it whole, create or adopt the Job; returns namespace/name."""
-    with _failing_cleanly("submit"):
-        started_at = time.time()
+def submit_step(
+    *,
+    spec: str,
+    values: str,
+    folder: str,
+    run_id: str,
+    part: Sequence[str] = (),
+    task_config: Mapping[str, Any] | None = None,
+) -> str:
+    """Fill in the spec, check it whole, create or adopt the Job; returns namespace/name.
+
+    `part` says which of the run's trainings it is, `task_config` what the KFP task wants for the workers.
+    """
+    with failing_cleanly("submit"):
         filled = template.fill(spec, values)
-        job = training_job(parse(filled) if isinstance(filled, str) else filled, source="the TrainingJob")
-        cluster, run = connect(), effective_run_id(run_id)
-        manifest = submit(cluster, job, run_id=run, step="submit", now=started_at, folder=folder)
-        ref = JobRef.of(manifest)
-        # The first train step takes it up; without it the autoscaler would think that nobody follows the Job.
-        JobLease(cluster, ref.namespace, ref.name, holder=f"run:{run}", clock=time.time).hold()
-        _say(f"Job {ref} is in queue {job.queue}")
-        _record(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time())
-        return str(ref)
+        wire = parse(filled) if isinstance(filled, str) else filled
+        profiles = resource_profiles()
+        job = training_job(wire, source="the TrainingJob", profiles=profiles)
+        if task_config:
+            wire, source = with_task_config(wire, task_config), "the TrainingJob with the task's settings"
+            job = training_job(wire, source=source, profiles=profiles)
+        return str(create_job(job, run_id=run_id, part=part, folder=folder))
+
+
+def create_job(job: TrainingJob, *, run_id: str, part: Sequence[str], folder: str) -> JobRef:
+    """Create or adopt the Job, bound to its pool of GPUs where there are any; take note of it as step `submit`."""
+    started_at = time.time()
+    cluster, run = connect(), effective_run_id(run_id)
+    manifest = submit(cluster, in_its_pool(job), run_id=run, part=part, step="submit", now=started_at, folder=folder)
+    ref = JobRef.of(manifest)
+    # The first train step takes it up; without it the autoscaler would think that nobody follows the Job.
+    JobLease(cluster, ref.namespace, ref.name, holder=f"run:{run}", clock=time.time).hold()
+    say(f"Job {ref} is in queue {job.queue}")
+    record_step(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time())
+    return ref
 
 
 def train_step(*, job: str, segment: int, last: bool, run_id: str) -> str:
     """Follow the Job through segment number `segment`; returns `resized` or `done`."""
-    with _failing_cleanly(f"train-{segment}"):
+    with failing_cleanly(f"train-{segment}"):
         cluster, ref, run = connect(), JobRef.parse(job), effective_run_id(run_id)
-        with _recorded(cluster, ref, f"train-{segment}") as record:
+        with recorded(cluster, ref, f"train-{segment}") as record:
             outcome = follow(
                 cluster,
                 ref,
@@ -76,7 +97,7 @@ def train_step(*, job: str, segment: int, last: bool, run_id: str) -> str:
                 heir=f"run:{run}",
                 last=last,
                 clock=time.time,
-                say=_say,
+                say=say,
             )
             record.outcome = "Resized" if outcome == "resized" else "Succeeded"
         return outcome
@@ -84,9 +105,9 @@ def train_step(*, job: str, segment: int, last: bool, run_id: str) -> str:
 
 def resize_step(*, job: str, segment: int, run_id: str, report: str) -> str:
     """Execute the open request, or record the urgent one that was executed already; returns its final phase."""
-    with _failing_cleanly(f"resize-{segment}"):
+    with failing_cleanly(f"resize-{segment}"):
         cluster, ref, run = connect(), JobRef.parse(job), effective_run_id(run_id)
-        with _recorded(cluster, ref, f"resize-{segment}"):
+        with recorded(cluster, ref, f"resize-{segment}"):
             before = ref.read(cluster)
             outcome: ResizeOutcome | None
             if open_request(before, time.time()) is not None:
@@ -94,27 +115,29 @@ def resize_step(*, job: str, segment: int, run_id: str, report: str) -> str:
             else:
                 outcome = latest_outcome(before)
             text = _describe(outcome)
-            _say(text)
+            say(text)
             Path(report).write_text(f"### Resize {segment}\n\n{text}\n", encoding="utf-8")
         return outcome.phase.value if outcome else Phase.EXPIRED.value
 
 
 def collect_step(*, job: str, run_id: str, model: str) -> Figures:
     """Audit the ledgers and copy the model to `model`; returns what to publish."""
-    with _failing_cleanly("collect"):
+    with failing_cleanly("collect"):
         cluster, ref = connect(), JobRef.parse(job)
-        with _recorded(cluster, ref, "collect"):
+        with recorded(cluster, ref, "collect"):
             manifest = ref.read(cluster)
-            result = gather(cluster, manifest, started_at=_started_at(manifest), ended_at=time.time())
+            result = gather(cluster, manifest, started_at=job_began(manifest), ended_at=time.time())
             spec = training_job_of(manifest)
             files: list[str] = []
-            if spec is not None and spec.checkpoint is not None:
+            if spec is None or spec.checkpoint is None:
+                say("the spec names no checkpoint volume: there is no model to collect")
+            elif spec.elasticity.strategy == "live" or has_model(cluster, manifest):
                 files = copy_model(cluster, manifest, Path(model))
-                _say(f"model: {', '.join(files)}")
+                say(f"model: {', '.join(files)}")
             else:
-                _say("the spec names no checkpoint volume: there is no model to collect")
+                say("the training left no final model on its volume: there is none to collect")
             if result["duplicates"] or result["missing"]:
-                _say(f"WARNING: {result['duplicates']} samples were used twice and {result['missing']} not at all")
+                say(f"WARNING: {result['duplicates']} samples were used twice and {result['missing']} not at all")
             numbers = {
                 key: float(result[key])
                 for key in ("accuracy", "samples_seen", "duplicates", "missing", "wall_s")
@@ -124,92 +147,35 @@ def collect_step(*, job: str, run_id: str, model: str) -> Figures:
             return Figures(numbers, {"job": str(ref), "run_id": run_id, "files": files}, json.dumps(_brief(result)))
 
 
-def conclude_step(*, run_id: str, report: str, summary: str) -> None:
-    """Write the report of the run's Job and clean up; without a Job there is nothing to do but to say so."""
+def conclude_step(*, job: str, report: str = "", summary: str = "") -> None:
+    """Write the report of the Job and clean up; without a Job there is nothing to do but to say so."""
     # The charts' library takes long to import, and no other step draws.
     from kfp_volcano.volcano.launcher.conclude import conclude  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.report import summary_markdown  # noqa: PLC0415
 
-    with _failing_cleanly("conclude"):
-        cluster, started_at = connect(), time.time()
-        manifest = find_job(cluster, effective_run_id(run_id))
-        if manifest is None:
-            _say("this run has no Job: nothing to report and nothing to remove")
-            Path(report).write_text("<p>This run created no Job.</p>", encoding="utf-8")
-            Path(summary).write_text("This run created no Job.\n", encoding="utf-8")
+    with failing_cleanly("conclude"):
+        cluster, started_at, ref = connect(), time.time(), JobRef.parse(job)
+        try:
+            # Recorded before the report is written, for the report tells of this step too.
+            record_step(cluster, ref, "conclude", "Succeeded", started_at, ended_at=time.time())
+            manifest = ref.read(cluster)
+        except NotFoundError:
+            words = f"Job {ref} is gone: there is nothing to report and nothing to remove"
+            say(words)
+            _publish(report, f"<p>{words}.</p>", summary, f"{words}.\n")
             return
-        ref = JobRef.of(manifest)
-        # Recorded before the report is written, for the report tells of this step too.
-        _record(cluster, ref, "conclude", "Succeeded", started_at, ended_at=time.time())
-        out = Path(os.environ.get(ENV_OUT) or mkdtemp(prefix="kfp-volcano-"))
-        manifest = ref.read(cluster)
-        result = conclude(cluster, manifest, out=out, started_at=_started_at(manifest), now=time.time())
-        Path(report).write_bytes((out / "report.html").read_bytes())
-        Path(summary).write_text(summary_markdown(result), encoding="utf-8")
-        _say(f"report: {out / 'report.html'}")
+        kept = os.environ.get(ENV_OUT)
+        out = report_folder(Path(kept), ref.name) if kept else Path(mkdtemp(prefix="kfp-volcano-"))
+        result = conclude(cluster, manifest, out=out, started_at=job_began(manifest), now=time.time())
+        _publish(report, (out / "report.html").read_text(encoding="utf-8"), summary, summary_markdown(result))
+        say(f"report: {out / 'report.html'}")
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 - a step's log is its standard output
-
-
-@contextmanager
-def _failing_cleanly(step: str) -> Iterator[None]:
-    """Turn an error raised on purpose into a message and an exit code, without a traceback."""
-    try:
-        yield
-    except KfpVolcanoError as error:
-        print(f"{step}: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        out = os.environ.get(ENV_OUT)
-        if out:
-            # kfp loses exit codes; the command line reads this one, of the step that failed first.
-            record = {"step": step, "exit_code": error.exit_code, "message": str(error)}
-            path = Path(out) / "error.json"
-            if not path.exists():
-                path.write_text(json.dumps(record), encoding="utf-8")
-        sys.exit(error.exit_code)
-
-
-@dataclass
-class _Recording:
-    outcome: str = "Succeeded"
-
-
-@contextmanager
-def _recorded(cluster: Cluster, ref: JobRef, name: str) -> Iterator[_Recording]:
-    """Keep the Job's record of a step: that it runs, and how it ended."""
-    started_at = time.time()
-    _record(cluster, ref, name, "Running", started_at)
-    recording = _Recording()
-    try:
-        yield recording
-    except BaseException:
-        recording.outcome = "Failed"
-        raise
-    finally:
-        _record(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
-
-
-def _record(
-    cluster: Cluster, ref: JobRef, name: str, outcome: str, started_at: float, *, ended_at: float | None = None
-) -> None:
-    attempt = int(os.environ.get("KFP_RETRY_INDEX") or 0)
-    entry = StepRecord(name=name, attempt=attempt, outcome=outcome, started_at=started_at, ended_at=ended_at)
-
-    def change(text: str | None) -> str:
-        records = parse_list(StepRecord, text)
-        for index, record in enumerate(records):
-            if (record.name, record.attempt) == (name, attempt):
-                records[index] = replace(entry, started_at=record.started_at)
-                return dump(records)
-        return dump([*records, entry])
-
-    update_annotation(cluster, "Job", ref.name, ref.namespace, STEPS, change)
-
-
-def _started_at(job: Manifest) -> float:
-    records = parse_list(StepRecord, annotation(job, STEPS))
-    return min((record.started_at for record in records), default=time.time())
+def _publish(report: str, page: str, summary: str, lines: str) -> None:
+    """Write report and summary where the step has outputs for them."""
+    for path, text in ((report, page), (summary, lines)):
+        if path:
+            Path(path).write_text(text, encoding="utf-8")
 
 
 def _describe(outcome: ResizeOutcome | None) -> str:

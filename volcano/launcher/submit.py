@@ -2,82 +2,119 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.autoscaler.moving import release_expired
 from kfp_volcano.elastic.autoscaler.observation import observe
-from kfp_volcano.errors import ConflictError, NotFoundError, Problem, SpecError
+from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, Problem, SpecError
 from kfp_volcano.schemas.names import ENV_CLUSTER, OWNER, job_name
 from kfp_volcano.schemas.records import Owner, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
+from kfp_volcano.volcano.manifests.devices import whole_gpus
 from kfp_volcano.volcano.manifests.job import manifests
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kfp_volcano.schemas.training_job import TrainingJob
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["submit"]
+__all__ = ["submit", "training_name"]
 
 
-def submit(cluster: Cluster, job: TrainingJob, *, run_id: str, step: str, now: float, folder: str = "") -> Manifest:
+def submit(
+    cluster: Cluster,
+    job: TrainingJob,
+    *,
+    run_id: str,
+    step: str,
+    now: float,
+    part: Sequence[str] = (),
+    folder: str = "",
+) -> Manifest:
     """Create the Volcano Job of a TrainingJob, or adopt the one that this run and spec created before.
 
     Args:
         cluster: Where to.
         job: The training.
-        run_id: The pipeline run's id; with the spec's name it names the Job.
+        run_id: The pipeline run's id; with the spec's name and `part` it names the Job.
         step: The DAG step that submits, for the owner record.
         now: Unix seconds.
+        part: What tells this training from the run's others: equal for each attempt.
         folder: The folder the command runs in, on the embedded cluster.
 
     Returns:
         The Job as the cluster has it.
 
     Raises:
-        SpecError: The cluster cannot run it: an unknown queue, a gang larger than the cluster, a missing program.
+        SpecError: The cluster cannot run it: an unknown queue or priority class, a gang larger than the cluster, a
+            missing program.
         ConflictError: A Job of that name belongs to another run or was made from another spec.
     """
-    name = job_name(job.name, run_id)
-    *_, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=job.workers.replicas.min)
+    name = training_name(job.name, run_id, part)
+    release_expired(cluster, now)
+    *claims, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=job.workers.replicas.min)
     _set_folder(manifest, folder)
     try:
-        return _adopt(cluster.get("Job", name, job.namespace), manifest)
+        created = _adopt(cluster.get("Job", name, job.namespace), manifest)
     except NotFoundError:
-        pass
-    refusals = cluster.preflight(manifest)
-    if refusals:
-        # Several tasks of the Job may come from one place of the spec.
-        problems = dict.fromkeys(Problem(_place(path), what, remedy) for path, what, remedy in refusals)
-        raise SpecError(list(problems), source=f"TrainingJob {job.name}")
-    workers = affordable_workers(cluster, job, now)
-    *needed, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=workers)
-    _set_folder(manifest, folder)
-    try:
-        for each in needed:
-            _create_once(cluster, each)
-        return cluster.create(manifest)
-    except ConflictError:
-        return _adopt(cluster.get("Job", name, job.namespace), manifest)
+        refusals = cluster.preflight(manifest)
+        if refusals:
+            # Several tasks of the Job may come from one place of the spec.
+            problems = dict.fromkeys(Problem(_place(path), what, remedy) for path, what, remedy in refusals)
+            raise SpecError(list(problems), source=f"TrainingJob {job.name}") from None
+        workers = affordable_workers(cluster, job, now)
+        *_, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=workers)
+        _set_folder(manifest, folder)
+        created = _create_or_adopt(cluster, manifest)
+    for claim in claims:
+        _create_for(cluster, created, claim)
+    return created
+
+
+def training_name(name: str, run_id: str, part: Sequence[str]) -> str:
+    """The name of the Job in a run of a training whose spec has that name."""
+    return job_name(name, json.dumps([run_id, *part]))
 
 
 def affordable_workers(cluster: Cluster, job: TrainingJob, now: float) -> int:
-    """How many workers to start with: the largest size up to the wished one that fits into what is free."""
+    """How many workers to start with: the largest size up to the wished one that fits into what is free.
+
+    Who may not see what is free starts with the fewest; the autoscaler adds what fits.
+    """
     replicas = job.workers.replicas
     if replicas.fixed or not job.elastic:
         return replicas.max
-    objects = {kind: cluster.list(kind)[0] for kind in ("Queue", "PodGroup", "Job", "Pod", "Node")}
+    try:
+        objects = {kind: cluster.list(kind)[0] for kind in ("Queue", "PodGroup", "Job", "Pod", "Node")}
+    except ForbiddenError:
+        return replicas.min
     snapshot = observe(objects, queue=job.queue, now=now)
-    gpus = job.workers.resources.gpu
+    gpus = whole_gpus(job.workers.resources)  # shares of GPUs that are free are not known here
     room = snapshot.free_gpus // gpus if gpus else replicas.initial
     sizes = [size for size in (replicas.min, *replicas.sizes) if size <= min(replicas.initial, room)]
     return max(sizes, default=replicas.min)
 
 
-def _create_once(cluster: Cluster, manifest: Manifest) -> None:
-    """Create what the Job needs, which an earlier attempt may have done."""
+def _create_or_adopt(cluster: Cluster, manifest: Manifest) -> Manifest:
+    try:
+        return cluster.create(manifest)
+    except ConflictError:
+        metadata = manifest["metadata"]
+        return _adopt(cluster.get("Job", metadata["name"], metadata["namespace"]), manifest)
+
+
+def _create_for(cluster: Cluster, job: Manifest, manifest: Manifest) -> None:
+    """Create what the Job's pods wait for, unless an earlier attempt has: it is the Job's, and goes with it.
+
+    After the Job, so that nothing is left behind whatever happens between the two.
+    """
+    owner = {key: job[key] for key in ("apiVersion", "kind")} | {key: job["metadata"][key] for key in ("name", "uid")}
     with suppress(ConflictError):
-        cluster.create(manifest)
+        cluster.create({**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}})
 
 
 def _adopt(existing: Manifest, wanted: Manifest) -> Manifest:
@@ -99,7 +136,10 @@ def _place(path: str) -> str:
         return "spec.command"
     if ".volumes[" in path:
         return "spec.checkpoint.volume"
-    return {"spec.minAvailable": "spec.roles.worker.replicas"}.get(path, path)
+    if path.endswith(".template.spec.priorityClassName"):
+        return "podPatch.spec.priorityClassName"
+    places = {"spec.minAvailable": "spec.roles.worker.replicas", "spec.priorityClassName": "spec.priority"}
+    return places.get(path, path)
 
 
 def _set_folder(manifest: Manifest, folder: str) -> None:

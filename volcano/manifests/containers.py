@@ -1,4 +1,4 @@
-"""The container that trains, and the one that examines its devices before."""
+"""The container that trains, and those that come before it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kfp_volcano.schemas.pods import Devices, EnvSource, Pod, Preflight, Volume
-    from kfp_volcano.schemas.training_job import Resources, Role, TrainingJob
+    from kfp_volcano.schemas.training_job import Agent, Resources, Role, TrainingJob
 
-__all__ = ["preflight_container", "training_container"]
+__all__ = ["agent_container", "preflight_container", "training_container"]
 
+_PACKING = ("python", "-m", "kfp_volcano.elastic.agent.packing")
 _DOWNWARD = {
     names.ENV_POD: "metadata.name",
     names.ENV_POD_IP: "status.podIP",
     names.ENV_TASK_INDEX: "metadata.labels['volcano.sh/task-index']",
     names.ENV_NODE: "spec.nodeName",
 }
+_AGENT_MOUNT = {"name": names.AGENT_VOLUME, "mountPath": names.AGENT_PATH}
 _SHARED = ("env", "envFrom", "imagePullPolicy", "resources", "securityContext", "volumeMounts")
 """What the preflight has in common with training."""
 
@@ -47,6 +49,7 @@ def training_container(
     mounts = [
         *([{"name": names.CHECKPOINTS_VOLUME, "mountPath": names.MOUNT_PATH}] if job.checkpoint else []),
         *([{"name": names.SHM_VOLUME, "mountPath": "/dev/shm"}] if role.resources.shm else []),  # noqa: S108  # a pod's own
+        *([_AGENT_MOUNT] if not ours and frameworks.copied_agent(job, role) else []),
         *map(_mount, volumes),
     ]
     return present(
@@ -128,6 +131,20 @@ def preflight_container(preflight: Preflight, container: dict[str, Any]) -> dict
         "command": list(scripts.examined(preflight)),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **{key: container[key] for key in _SHARED if key in container},
+    }
+
+
+def agent_container(agent: Agent, container: dict[str, Any]) -> dict[str, Any]:
+    """An init container that puts the agent where the training `container` starts it from.
+
+    It asks for the same resources: each container of a pod has to, for its quality of service and NUMA policy.
+    """
+    return {
+        "name": names.AGENT_VOLUME,
+        "image": agent.image,
+        "command": [*_PACKING, f"{names.AGENT_PATH}/{names.AGENT_FILE}"],
+        **{key: container[key] for key in ("imagePullPolicy", "resources", "securityContext") if key in container},
+        "volumeMounts": [_AGENT_MOUNT],
     }
 
 

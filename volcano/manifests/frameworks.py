@@ -9,6 +9,7 @@ it loses the steps since the last checkpoint.
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING
 
 from kfp_volcano.schemas import names
@@ -17,12 +18,27 @@ from kfp_volcano.volcano.manifests import scripts
 from kfp_volcano.volcano.manifests.devices import whole_cpus, whole_gpus
 
 if TYPE_CHECKING:
-    from kfp_volcano.schemas.training_job import Role, TrainingJob
+    from collections.abc import Sequence
 
-__all__ = ["command", "coordinated", "environment", "examined", "leader", "plugins", "succeeding", "task_of"]
+    from kfp_volcano.schemas.training_job import Agent, Role, TrainingJob
+
+__all__ = [
+    "command",
+    "coordinated",
+    "copied_agent",
+    "environment",
+    "examined",
+    "grace_s",
+    "leader",
+    "plugins",
+    "succeeding",
+    "task_of",
+    "unwrapped",
+]
 
 _LEADERS = ("launcher", "chief", "head", "master")
 _AGENT = ("python", "-m", "kfp_volcano.elastic.agent", "--")
+_COPIED_AGENT = ("python3", f"{names.AGENT_PATH}/{names.AGENT_FILE}", "--")
 _TORCHRUN = ("torchrun", "--no-python")
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 
@@ -81,6 +97,8 @@ def environment(job: TrainingJob, role: Role, name: str) -> dict[str, str]:
             return {**common, **_tensorflow(job, role, name)}
         case "mpi":
             return {**common, **_mpi(job, name)}
+        case "ray":
+            return {**common, names.ENV_HEAD: f"{common[names.ENV_LEADER]}:{names.RAY_PORT}"}
     return common
 
 
@@ -140,7 +158,24 @@ def command(job: TrainingJob, role: Role) -> tuple[tuple[str, ...], tuple[str, .
     if not started:
         return (), arguments
     cleanup = job.faults.cleanup
-    return (scripts.tidied(started, cleanup) if cleanup and examined(job, role) else started), ()
+    if cleanup and examined(job, role):
+        return scripts.tidied(started, cleanup, job.elasticity.grace_s), ()
+    return started, ()
+
+
+def grace_s(job: TrainingJob, role: Role) -> int:
+    """How long a role's pods have to end, in whole seconds: their program's time, and that of the clean-up after it."""
+    cleanup = job.faults.cleanup if examined(job, role) else None
+    return math.ceil(job.elasticity.grace_s) + (scripts.tidying_s(cleanup) if cleanup else 0)
+
+
+def unwrapped(words: Sequence[str]) -> tuple[str, ...]:
+    """The program that a container's command comes to, behind the agent and what waits or sets up before it."""
+    command = tuple(words)
+    for agent in (_AGENT, _COPIED_AGENT):
+        if command[: len(agent)] == agent:
+            command = command[len(agent) :]
+    return scripts.behind(command)
 
 
 def examined(job: TrainingJob, role: Role) -> bool:
@@ -160,18 +195,25 @@ def _started(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[st
             return scripts.ray_head(program, workers=least, **size)
         case "ray", _:
             return scripts.ray_worker(cpus=whole_cpus(role.resources), gpus=whole_gpus(role.resources))
-        case "pytorch", _:
-            return _under_agent(job, _under_torchrun(job, role, program))
+        case "pytorch", names.WORKER if job.elasticity.strategy != "live" and program:
+            started = _under_torchrun(program)
+            return _under_agent(job, started) if coordinated(job) else scripts.torchrun(started)
     return _under_agent(job, program)
 
 
 def _under_agent(job: TrainingJob, program: tuple[str, ...]) -> tuple[str, ...]:
-    return (*_AGENT, *program) if job.elasticity.strategy == "restart" and program else program
-
-
-def _under_torchrun(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[str, ...]:
-    """The workers' program started by torchrun, unless it is torchrun; the live runtime needs none."""
-    if job.elasticity.strategy == "live" or role is not job.workers or not program:
+    if job.elasticity.strategy != "restart" or not program:
         return program
+    return (*(_COPIED_AGENT if job.elasticity.agent else _AGENT), *program)
+
+
+def copied_agent(job: TrainingJob, role: Role) -> Agent | None:
+    """The agent that is copied into a role's pods; None where the role's image has it, or needs none."""
+    starts = role in job.roles and command(job, role)[0]
+    return job.elasticity.agent if starts and job.elasticity.strategy == "restart" else None
+
+
+def _under_torchrun(program: tuple[str, ...]) -> tuple[str, ...]:
+    """A program started by torchrun, unless it is torchrun."""
     starts_itself = program[0].rsplit("/", 1)[-1] == "torchrun" or any(part in _TORCH_MODULES for part in program[:4])
     return program if starts_itself else (*_TORCHRUN, *program)

@@ -53,7 +53,7 @@ class _Task:
 
 
 def manifests(job: TrainingJob, *, name: str, run_id: str, step: str, workers: int) -> list[dict[str, Any]]:
-    """All objects of a training in the order in which they are created, the Job last.
+    """All objects of a training, the Job last.
 
     As `job_manifest`, with the ResourceClaimTemplates that the Job's pods refer to, labelled as the Job is.
     """
@@ -87,7 +87,7 @@ def job_manifest(job: TrainingJob, *, name: str, run_id: str, step: str, workers
         **job.labels,
         names.RUN_LABEL: names.run_label(run_id),
         "app.kubernetes.io/name": job.name,
-        "app.kubernetes.io/instance": name,
+        names.INSTANCE_LABEL: name,
         "app.kubernetes.io/managed-by": "kfp-volcano",
     }
     text = spec_text(job)
@@ -139,7 +139,7 @@ def _tasks(job: TrainingJob, workers: int) -> list[_Task]:
                 replicas=workers - replicas.min,
                 min_available=0,
                 largest=largest,
-                max_retry=policies.task_retries(job, largest),
+                max_retry=policies.task_retries(job, worker, largest),
                 depends_on=core.depends_on,
                 numa=core.numa,
             )
@@ -156,7 +156,7 @@ def _task(job: TrainingJob, role: Role, replicas: int) -> _Task:
         replicas=replicas,
         min_available=replicas if role.min is None else role.min,
         largest=replicas,
-        max_retry=policies.task_retries(job, replicas),
+        max_retry=policies.task_retries(job, role, replicas),
         depends_on=tuple(
             frameworks.task_of(job, each) for name in role.depends_on for each in job.roles if each.name == name
         ),

@@ -10,7 +10,7 @@ from kfp_volcano.schemas import names
 from kfp_volcano.schemas.patch import strategic_merge
 from kfp_volcano.schemas.quantities import quantity_text
 from kfp_volcano.volcano.manifests import frameworks
-from kfp_volcano.volcano.manifests.containers import preflight_container, training_container
+from kfp_volcano.volcano.manifests.containers import agent_container, preflight_container, training_container
 from kfp_volcano.volcano.manifests.devices import CLAIM
 from kfp_volcano.volcano.manifests.placement import combined, pod_placement
 from kfp_volcano.volcano.manifests.present import present
@@ -35,9 +35,10 @@ def pod_template(job: TrainingJob, role: Role, *, name: str, task: str, labels: 
     volumes = [] if ours else [*_merged_volumes(job.volumes, role.volumes)]
     container = training_container(job, role, name=name, task=task, identity=identity, devices=devices, volumes=volumes)
     preflight = job.faults.preflight if not ours and frameworks.examined(job, role) else None
+    agent = None if ours else frameworks.copied_agent(job, role)
     spec = {
         "restartPolicy": "Never" if _never_again(job) else "OnFailure",
-        "terminationGracePeriodSeconds": math.ceil(job.elasticity.grace_s),
+        "terminationGracePeriodSeconds": frameworks.grace_s(job, role),
         "automountServiceAccountToken": ours or bool(identity.token),
         **present(
             activeDeadlineSeconds=_deadline(job),
@@ -45,10 +46,16 @@ def pod_template(job: TrainingJob, role: Role, *, name: str, task: str, labels: 
             imagePullSecrets=[{"name": each} for each in identity.image_pull_secrets],
             securityContext=identity.security_context,
             **pod_placement(placement, devices=needs_devices or preflight is not None),
-            initContainers=[preflight_container(preflight, container)] if preflight else [],
+            initContainers=[
+                *([preflight_container(preflight, container)] if preflight else []),
+                *([agent_container(agent, container)] if agent else []),
+            ],
             containers=[container],
             resourceClaims=_claims(devices, name, role),
-            volumes=_volumes(job, role.resources, volumes),
+            volumes=[
+                *_volumes(job, role.resources, volumes),
+                *([{"name": names.AGENT_VOLUME, "emptyDir": {}}] if agent else []),
+            ],
         ),
     }
     metadata = {
@@ -79,9 +86,13 @@ def _never_again(job: TrainingJob) -> bool:
 
 
 def _deadline(job: TrainingJob) -> int | None:
-    """A pod's own time limit, where a pod that fails ends the Job; elsewhere whoever follows the Job keeps the time."""
+    """A pod's own time limit, where pods that fail end the Job: nobody has to be there for that.
+
+    Elsewhere they would begin anew; the autoscaler and whoever follows the Job keep its time.
+    """
     timeout = job.faults.timeout_s
-    ends = job.faults.failed == "fail" and not frameworks.coordinated(job)
+    ends = "fail" in (job.faults.failed, job.faults.evicted) or job.faults.evicted == "replace"
+    ends = ends and not frameworks.coordinated(job)
     return math.ceil(timeout) if timeout is not None and ends else None
 
 

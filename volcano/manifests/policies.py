@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 from kfp_volcano.volcano.manifests import frameworks
 
 if TYPE_CHECKING:
-    from kfp_volcano.schemas.training_job import TrainingJob
+    from kfp_volcano.schemas.training_job import Role, TrainingJob
 
-__all__ = ["COMPLETES", "job_policies", "job_retries", "pending_policies", "task_retries"]
+__all__ = ["ACTIONS", "COMPLETES", "job_policies", "job_retries", "pending_policies", "task_retries"]
 
 Policy = dict[str, str]
 
 COMPLETES: Policy = {"event": "TaskCompleted", "action": "CompleteJob"}
-_ACTIONS = {"restartJob": "RestartJob", "fail": "TerminateJob", "abort": "AbortJob"}
+ACTIONS = {"restartJob": "RestartJob", "fail": "TerminateJob", "abort": "AbortJob"}
+"""What the spec calls an action of Volcano's."""
 _MANY = 1000
 """`maxRetry` of a Job whose restarts are nobody's fault: evictions, resumes."""
 
@@ -30,9 +31,9 @@ def job_policies(job: TrainingJob) -> list[Policy]:
     if frameworks.coordinated(job):
         return [{"event": "TaskFailed", "action": "TerminateJob"}]
     if failed != "retry":
-        action = _ACTIONS[failed]
+        action = ACTIONS[failed]
         return [{"event": "PodFailed", "action": action}, {"event": "PodEvicted", "action": action}]
-    then = _ACTIONS.get(evicted or "restartJob")
+    then = ACTIONS.get(evicted or "restartJob")
     # A pod whose program is started again in place fails only when its node takes it away.
     lost = [{"event": event, "action": then} for event in ("PodEvicted", "PodFailed")] if then else []
     return [{"event": "TaskFailed", "action": "TerminateJob"}, *lost]
@@ -44,9 +45,15 @@ def job_retries(job: TrainingJob) -> int:
     return job.faults.retries + 1 if restarts else _MANY
 
 
-def task_retries(job: TrainingJob, largest: int) -> int:
-    """`maxRetry` of a task of at most `largest` pods: it has failed at so many restarts of all its containers."""
-    return 1 if job.faults.failed == "fail" else job.faults.retries * largest
+def task_retries(job: TrainingJob, role: Role, largest: int) -> int:
+    """`maxRetry` of a task of at most `largest` pods: it has failed at so many restarts of all its containers.
+
+    A preflight that fails is started once more in its pod before anybody can take that away.
+    """
+    if job.faults.failed == "fail":
+        return 1
+    spare = job.faults.preflight is not None and frameworks.examined(job, role)
+    return (job.faults.retries + spare) * largest
 
 
 def pending_policies(job: TrainingJob) -> list[Policy]:
@@ -54,4 +61,4 @@ def pending_policies(job: TrainingJob) -> list[Policy]:
     pending = job.faults.pending
     if pending is None:
         return []
-    return [{"event": "PodPending", "action": _ACTIONS[pending.then], "timeout": f"{pending.after_s:g}s"}]
+    return [{"event": "PodPending", "action": ACTIONS[pending.then], "timeout": f"{pending.after_s:g}s"}]

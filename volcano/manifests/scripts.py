@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.pods import Cleanup, Preflight
 
-__all__ = ["examined", "mpi_launcher", "mpi_worker", "ray_head", "ray_worker", "tidied"]
+__all__ = [
+    "behind",
+    "examined",
+    "mpi_launcher",
+    "mpi_worker",
+    "ray_head",
+    "ray_worker",
+    "tidied",
+    "tidying_s",
+    "torchrun",
+]
 
 _WAIT_S = 600
 """How long a program waits for its peers before it gives up, and with it this attempt of the pod."""
@@ -26,6 +36,15 @@ _KILL_S = 5
 
 def _shell(script: str, *arguments: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", script, "kfp-volcano", *arguments)
+
+
+def behind(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The program that torchrun's or the MPI launcher's script ends as; any other command as it is."""
+    for script in (_TORCHRUN, _LAUNCHER):
+        start = _shell(script)
+        if command[: len(start)] == start:
+            return command[len(start) :]
+    return command
 
 
 def examined(preflight: Preflight) -> tuple[str, ...]:
@@ -47,12 +66,20 @@ exit $code
 """
 
 
-def tidied(command: Sequence[str], cleanup: Cleanup) -> tuple[str, ...]:
-    """A command after which the clean-up runs, however the command ended; its exit code is that of the command."""
+def tidied(command: Sequence[str], cleanup: Cleanup, grace_s: float) -> tuple[str, ...]:
+    """A command after which the clean-up runs, however the command ended; its exit code is that of the command.
+
+    Told to end, the command has `grace_s` seconds before it is killed, and the clean-up its own time after that.
+    """
     count = len(cleanup.command)
     words = " ".join(f'"${{{index}}}"' for index in range(1, count + 1))
-    script = _CLEANUP.replace("COUNT", str(count)).replace("CLEANUP", f"{math.ceil(cleanup.timeout_s)} {words}")
-    return _shell(script, *cleanup.command, *command)
+    script = _CLEANUP.replace("COUNT", str(count)).replace("GRACE", str(math.ceil(grace_s)))
+    return _shell(script.replace("CLEANUP", f"{math.ceil(cleanup.timeout_s)} {words}"), *cleanup.command, *command)
+
+
+def tidying_s(cleanup: Cleanup) -> int:
+    """How long a clean-up takes at the longest, in whole seconds."""
+    return math.ceil(cleanup.timeout_s) + _KILL_S
 
 
 # A trap interrupts `wait`; the program still runs then, and is waited for again.
@@ -61,15 +88,33 @@ run() {{
   shift COUNT
   exec "$@"
 }}
-trap 'kill -TERM "$program" 2>/dev/null' TERM INT
+limit() {{
+  trap 'kill "$nap"; exit' TERM
+  sleep GRACE &
+  nap=$!
+  wait "$nap"
+  kill -KILL "$1"
+}}
+stop() {{
+  early=yes
+  [ -n "$program" ] || return
+  kill -TERM "$program" 2>/dev/null
+  [ -n "$killer" ] && return
+  limit "$program" >/dev/null 2>&1 &
+  killer=$!
+}}
+program= killer= early=
+trap stop TERM INT
 run "$@" &
 program=$!
+[ -z "$early" ] || stop
 wait "$program"
 code=$?
 while kill -0 "$program" 2>/dev/null; do
   wait "$program"
   code=$?
 done
+[ -z "$killer" ] || kill "$killer" 2>/dev/null
 timeout -k {_KILL_S} CLEANUP >&2 || echo "clean-up ended with exit code $?" >&2
 exit "$code"
 """
@@ -89,6 +134,22 @@ done
 
 def _until(answers: str, peer: str) -> str:
     return _UNTIL.replace("ANSWERS", answers).replace("PEER", peer)
+
+
+def torchrun(command: Sequence[str]) -> tuple[str, ...]:
+    """A torchrun that is told whether it hosts the rendezvous: the first worker does.
+
+    By itself it compares addresses, and the first worker would wait for itself where its own name is not yet in DNS.
+    """
+    return _shell(_TORCHRUN, *command)
+
+
+_TORCHRUN = f"""\
+host=0
+if [ "${names.ENV_TASK_INDEX}" = 0 ]; then host=1; fi
+export PET_RDZV_CONF="is_host=$host${{PET_RDZV_CONF:+,$PET_RDZV_CONF}}"
+exec "$@"
+"""
 
 
 def mpi_launcher(command: Sequence[str]) -> tuple[str, ...]:
@@ -171,8 +232,9 @@ while (present := sum(node["Alive"] for node in ray.nodes())) < wanted:
 """
 
 _HEAD = f"""\
-export RAY_ADDRESS="${names.ENV_POD_IP}:{names.RAY_PORT}"
-ray start --head --node-ip-address="${names.ENV_POD_IP}" --port={names.RAY_PORT} \\
+port="${{{names.ENV_HEAD}##*:}}"
+export RAY_ADDRESS="${names.ENV_POD_IP}:$port"
+ray start --head --node-ip-address="${names.ENV_POD_IP}" --port="$port" \\
   --num-cpus="$1" --num-gpus="$2" --disable-usage-stats || exit 1
 python -c "$4" "$RAY_ADDRESS" "$3" || exit 1
 shift 4
@@ -182,16 +244,44 @@ exec "$@"
 
 def ray_worker(*, cpus: int, gpus: int) -> tuple[str, ...]:
     """A node of the Ray cluster of the Job's head."""
-    return _shell(_WORKER, str(cpus), str(gpus))
+    return _shell(_WORKER, str(cpus), str(gpus), _KNOCK)
 
 
+# Before `ray health-check`, which takes seconds of a CPU for each try.
+_KNOCK = """\
+import socket, sys
+host, port = sys.argv[1].rsplit(":", 1)
+socket.create_connection((host, int(port)), 5).close()
+"""
+
+# Ray gives a node 30 s to join. Where that is too short (a slow machine, hundreds that come at once) it is tried again
+# here, or the pod's retries would soon be used up.
 _WORKER = (
     f"""\
-head="${names.ENV_LEADER}:{names.RAY_PORT}"
+export RAY_ADDRESS="${names.ENV_HEAD}"
+node=
+trap 'ends=0; if [ "$node" ]; then kill -TERM "$node" 2>/dev/null; else exit 143; fi' TERM INT
+ends=$(($(date +%s) + {_WAIT_S}))
 """
-    + _until('ray health-check --address "$head" >/dev/null 2>&1', "head $head")
+    + _until(
+        'python -c "$3" "$RAY_ADDRESS" 2>/dev/null && ray health-check --address "$RAY_ADDRESS" >/dev/null 2>&1',
+        "head $RAY_ADDRESS",
+    )
     + f"""\
-exec ray start --address="$head" --node-ip-address="${names.ENV_POD_IP}" \\
-  --num-cpus="$1" --num-gpus="$2" --disable-usage-stats --block
+while :; do
+  ray start --address="$RAY_ADDRESS" --node-ip-address="${names.ENV_POD_IP}" \\
+    --num-cpus="$1" --num-gpus="$2" --disable-usage-stats --block &
+  node=$!
+  wait "$node"
+  code=$?
+  while kill -0 "$node" 2>/dev/null; do
+    wait "$node"
+    code=$?
+  done
+  node=
+  if [ "$code" = 0 ] || [ "$(date +%s)" -ge "$ends" ]; then exit "$code"; fi
+  echo "this node ended with $code, it joins again" >&2
+  sleep 1
+done
 """
 )

@@ -12,6 +12,7 @@ from kfp_volcano.errors import InvalidError
 from kfp_volcano.volcano.model import custom_resources, job_admission, queue_admission
 from kfp_volcano.volcano.model.job_rules import topology_problem
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, status_of
+from kfp_volcano.volcano.model.priorities import priority_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ def admit_delete(manifest: Manifest, objects: Objects) -> None:
 
 def _admit_pod_group(group: Manifest, objects: Objects) -> Manifest:
     """The CRD's rules and the webhook's: the queue is there and open, each tier is said in one way."""
-    settled = custom_resources.read(group, _POD_GROUPS)
+    settled = custom_resources.read(group, _POD_GROUPS, changing=False)
     custom_resources.check(settled)
     problems = list(_pod_group_problems(settled.get("spec") or {}, objects))
     if problems:
@@ -75,23 +76,23 @@ def _pod_group_problems(spec: Manifest, objects: Objects) -> Iterator[tuple[str,
             "spec.queue",
             f"can only submit PodGroup to queue with state `Open`, queue `{name}` status is `{state}`. ",
         )
-    for found in topology_problem(spec.get("networkTopology")):
-        yield "spec.networkTopology", f"{found}."
+    twice = topology_problem(spec.get("networkTopology"))
+    if twice:
+        yield "spec.networkTopology", f"{twice}."
     for index, policy in enumerate(spec.get("subGroupPolicy") or ()):
-        for found in topology_problem(policy.get("networkTopology")):
+        twice = topology_problem(policy.get("networkTopology"))
+        if twice:
             where = f"in subGroupPolicy '{policy.get('name', '')}': "
-            yield f"spec.subGroupPolicy[{index}].networkTopology", f"{where}{found}."
+            yield f"spec.subGroupPolicy[{index}].networkTopology", f"{where}{twice}."
             return
 
 
 def _admit_pod(pod: Manifest, objects: Objects) -> Manifest:
     """The priority admission plugin: the class's value becomes the pod's; a class has to be there."""
     name = pod["spec"].get("priorityClassName", "")
-    classes = objects.get("PriorityClass", {})
-    known = classes.get(("", name))
-    if name and known is None and not name.startswith("system-"):
+    known = priority_class(objects, name)
+    if known is None:
         raise InvalidError(f'pods "{key_of(pod)[1]}" is forbidden: no PriorityClass with name {name} was found')
-    known = known or next((each for each in classes.values() if each.get("globalDefault")), {"value": 0})
     spec = {**pod["spec"], "priority": known["value"]}
     if "preemptionPolicy" in known:
         spec["preemptionPolicy"] = known["preemptionPolicy"]

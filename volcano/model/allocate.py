@@ -84,7 +84,7 @@ def _place(session: Session, gang: Gang, waiting: list[Task]) -> Statement:
 def _node_for(session: Session, task: Task) -> Node | None:
     """The best node for a pod, or None with the reason on the pod."""
     nominated = session.nodes.get(task.pod.get("status", {}).get("nominatedNodeName", ""))
-    if nominated and not nominated.refusal(task) and not lacking(task.request, nominated.future_idle()):
+    if nominated and not nominated.refusal(task) and not nominated.misfit(task, nominated.future_idle()):
         return nominated
     refusals: dict[str, int] = {}
     fitting = []

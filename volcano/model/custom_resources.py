@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import InvalidError
+from kfp_volcano.volcano.model.decoding import misreadings
 from kfp_volcano.volcano.model.metadata import metadata_faults
-from kfp_volcano.volcano.model.structural import GROUPS, faults, overflows, settle
+from kfp_volcano.volcano.model.structural import GROUPS, faults, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,29 +19,36 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.model.objects import Manifest
     from kfp_volcano.volcano.model.structural import Fault
 
-__all__ = ["check", "read"]
+__all__ = ["check", "check_spec", "read"]
 
 
-def read(manifest: Manifest, webhook: str, *, fills: tuple[str, object] = ("", None)) -> Manifest:
-    """The object as the first webhook gets it: settled. Raises InvalidError where no typed program could read it.
+def read(manifest: Manifest, webhook: str, *, changing: bool, fills: tuple[str, object] = ("", None)) -> Manifest:
+    """The object as the first webhook gets it: settled. Raises InvalidError where that cannot read it.
 
-    `fills` is the field of `spec` that the webhook fills in where it is as empty as this, so that it is no fault.
+    A webhook that may change the object (`changing`) comes before its fields are checked by their schema. `fills` is
+    the field of `spec` that it fills in where it is as empty as this, so that it is no fault.
     """
     settled = settle(manifest)
     spec, (field, empty) = settled.get("spec"), fills
     if isinstance(spec, dict) and spec.get(field) == empty and not isinstance(spec.get(field), bool):
         settled["spec"] = {name: value for name, value in spec.items() if name != field}
     found = _faults(settled)
+    misread = dict(misreadings(settled))
+    if misread and (changing or not found):
+        fields = [fault.field for fault in found] or list(misread)
+        raise InvalidError(
+            f'admission webhook "{webhook}" denied the request: {next(iter(misread.values()))}', fields=fields
+        )
     if any(fault.wrong_type for fault in found):
         raise _invalid(settled, found)
-    too_large = list(overflows(settled))
-    if too_large:
-        raise InvalidError(
-            f'admission webhook "{webhook}" denied the request: json: cannot unmarshal number into Go value of type'
-            f" int32: {', '.join(too_large)}",
-            fields=too_large,
-        )
     return settled
+
+
+def check_spec(manifest: Manifest, filled_in: str) -> None:
+    """Raises InvalidError where there is no `spec` for a webhook to put the first thing into that it fills in."""
+    if not isinstance(manifest.get("spec"), dict):
+        operation = f'add operation does not apply: doc is missing path: "/spec/{filled_in}": missing value'
+        raise InvalidError(f"Internal error occurred: {operation}", fields=["spec"])
 
 
 def check(manifest: Manifest) -> None:

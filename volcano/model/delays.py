@@ -77,7 +77,10 @@ class Delays:
 
 
 def _reach(action: str, request: Request) -> tuple[str, str]:
-    """What an action is about: the Job, one of its tasks, or one pod."""
-    if action == "RestartTask":
-        return "task", request.task
-    return ("pod", request.pod) if action == "RestartPod" else ("job", "")
+    """What an action is about: the Job, one of its tasks or a part of one, or one pod."""
+    reaches = {
+        "RestartTask": ("task", request.task),
+        "RestartPartition": ("partition", request.task),
+        "RestartPod": ("pod", request.pod),
+    }
+    return reaches.get(action, ("job", ""))

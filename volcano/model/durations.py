@@ -18,6 +18,7 @@ def parse_duration(text: str) -> float:
     """Seconds of a duration such as `1h2m3.5s`. Raises ValueError where it is none."""
     match = _WHOLE.fullmatch(text)
     if match is None:
-        raise ValueError(f"invalid duration {text!r}: expected numbers with units, such as 90s or 1h30m")
+        plain = re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)", text)
+        raise ValueError(f'time: {"missing unit in" if plain else "invalid"} duration "{text}"')
     total = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, match.group(2)))
     return -total if match.group(1) == "-" else total

@@ -74,7 +74,7 @@ def _place_all(session: Session, statement: Statement, gang: Gang, pending: list
         fitting = [
             node
             for node in session.nodes.values()
-            if not node.refusal(task) and not lacking(task.request, node.future_idle())
+            if not node.refusal(task) and not node.misfit(task, node.future_idle())
         ]
         if session.refusal(session.queues[gang.queue], task.request) or not fitting:
             return False

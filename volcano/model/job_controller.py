@@ -53,7 +53,7 @@ _KILLS = {
     "TerminateJob": ("Terminating", _KEEP_ENDED),
     "CompleteJob": ("Completing", _KEEP_ENDED),
 }
-_TARGETED = frozenset({"RestartTask", "RestartPod"})
+_TARGETED = frozenset({"RestartTask", "RestartPod", "RestartPartition"})
 
 
 def reconcile(objects: Objects, request: Request, action: str, now: float) -> list[Change]:
@@ -163,19 +163,33 @@ def _kill_target(
     next_phase: NextPhase,
     retry: bool = False,
 ) -> Iterator[Change]:
-    """killTarget: the pods of a task, or one pod; in 1.15.1 PodGroup and hosts go too (fixed upstream by #5342)."""
-    status = {**_blank_status(job), **status_of(job)}
-    pods = pods_of(job, objects)
-    doomed = [
-        pod
-        for name, pod in pods.get(request.task, {}).items()
-        if (action == "RestartTask" or name == request.pod) and not terminating(pod)
-    ]
-    yield from _end(doomed)
+    """killTarget: the pods of a task, of a partition of it, or one pod; a partition that is empty is left alone.
+
+    Of all others nothing is counted, and PodGroup and hosts go too (fixed upstream by #5342).
+    """
+    members = pods_of(job, objects).get(request.task, {})
+    targets = [pod for name, pod in members.items() if _is_target(job, request, action, name)]
+    if action == "RestartPartition" and not targets:
+        return
+    yield from _end([pod for pod in targets if not terminating(pod)])
     yield from _unplug(objects, job)
-    status.update(_counts_without(pods, doomed))
+    status = {**_blank_status(job), **status_of(job), **counts({}), "terminating": len(targets)}
     status["retryCount"] += retry
     yield from _with_status(job, status, next_phase(job, status), now)
+
+
+def _is_target(job: Manifest, request: Request, action: str, pod: str) -> bool:
+    if action != "RestartPartition":
+        return action == "RestartTask" or pod == request.pod
+    partitions = next(task.get("partitionPolicy") for task in job["spec"]["tasks"] if task["name"] == request.task)
+    if not partitions:
+        return False
+    size = partitions["partitionSize"]
+    return bool(_index_of(pod) // size == _index_of(request.pod) // size)
+
+
+def _index_of(pod: str) -> int:
+    return int(pod.rpartition("-")[2])
 
 
 def _unplug(objects: Objects, job: Manifest) -> Iterator[Change]:

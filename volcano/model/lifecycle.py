@@ -49,7 +49,10 @@ class Request:
     action: str = ""
     """Asked for by a Command, whatever the policies say."""
     version: int | None = None
-    """The Job's version when the pod was made: events of pods from before a restart are stale."""
+    """The Job's version when the pod was made: events of pods from before a restart are stale.
+
+    A PodGroup's events carry none, which Volcano takes for the first: they are stale once a Job was restarted.
+    """
 
 
 def request_for(transition: Transition, objects: Objects) -> Request | None:
@@ -62,7 +65,7 @@ def request_for(transition: Transition, objects: Objects) -> Request | None:
             return None
         owner = controller_of(new)
         job = (new["metadata"]["namespace"], owner["name"]) if owner else None
-        return Request(job, "Unknown" if phase_of(new) == "Unknown" else "") if job else None
+        return Request(job, "Unknown" if phase_of(new) == "Unknown" else "", version=0) if job else None
     if transition.kind == "Pod":
         pod = new or old
         return _pod_request(pod, _pod_event(old, new, objects)) if pod is not None and job_key(pod) else None

@@ -1,7 +1,7 @@
 """Nodes: what is free on them, whom they take, and which of several is best.
 
-Sources: NodeInfo (pkg/scheduler/api/node_info.go), the plugins predicates, nodeorder and binpack with their default
-weights (pkg/scheduler/plugins), Volcano 1.15.1, and the scores of Kubernetes 1.35 that nodeorder uses
+Sources: NodeInfo (pkg/scheduler/api/node_info.go), the plugins predicates, deviceshare, nodeorder and binpack with
+their default weights (pkg/scheduler/plugins), Volcano 1.15.1, and the scores of Kubernetes 1.35 that nodeorder uses
 (pkg/scheduler/framework/plugins/noderesources). Preferred affinities, images and spread constraints are left out.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas.names import GPU
 from kfp_volcano.volcano.model.affinity import selects
+from kfp_volcano.volcano.model.cards import Cards
 from kfp_volcano.volcano.model.objects import Manifest, key_of, status_of
 from kfp_volcano.volcano.model.resources import add, lacking, resources
 from kfp_volcano.volcano.model.tasks import Status, Task
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Node", "is_ready"]
 
 _CPU, _MEMORY = "cpu", "memory"
+_GIVEN = frozenset({Status.ALLOCATED, Status.PIPELINED})
+"""In these states of this cycle a pod gets its shares; later they stand in its annotations."""
 _MOST = 100
 _LEAST_REQUEST = {_CPU: 100, _MEMORY: 200 * 1024 * 1024 * 1000}
 """What the scores take a pod to need that asks for none (GetNonzeroRequests)."""
@@ -42,14 +45,20 @@ class Node:
     promised: dict[str, int] = field(default_factory=dict)
     tasks: dict[Task, Status] = field(default_factory=dict)
     """Pods on it, and in which state they are accounted for."""
+    cards: Cards | None = None
+    """Its shared GPUs; None where it has none."""
+    _evicted: set[Task] = field(default_factory=set)
+    """Those among them that this cycle takes: the scores of Kubernetes see them no more."""
+    _requested: dict[str, int] = field(default_factory=dict)
+    """What the others ask for, and those that are promised the node (Requested)."""
     _apparent: dict[str, int] = field(default_factory=dict)
-    """What its pods ask for, at least what they are taken to need (NonZeroRequested)."""
+    """The same, at least what they are taken to need (NonZeroRequested)."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> Node:
         """An empty node."""
         room = resources(status_of(manifest).get("allocatable"))
-        return cls(manifest, room, dict(room))
+        return cls(manifest, room, dict(room), cards=Cards.of(manifest))
 
     @property
     def name(self) -> str:
@@ -64,15 +73,23 @@ class Node:
 
     def place(self, task: Task) -> None:
         """Account for a pod in its present state; again after a change of state."""
-        self.remove(task)
+        if task in self.tasks:
+            self.remove(task)
         self.tasks[task] = task.status
         self._book(task, task.status, 1)
+
+    def evict(self, task: Task) -> None:
+        """Account for a pod of this node that this cycle takes."""
+        self.remove(task)
+        self._evicted.add(task)
+        self.place(task)
 
     def remove(self, task: Task) -> None:
         """Forget a pod; nothing happens if it is not here."""
         status = self.tasks.pop(task, None)
         if status is not None:
             self._book(task, status, -1)
+            self._evicted.discard(task)
 
     def refusal(self, task: Task) -> str:
         """Why it could not take a pod even if it were empty, or nothing (predicates)."""
@@ -89,24 +106,41 @@ class Node:
         return ""
 
     def misfit(self, task: Task, room: Resources) -> str:
-        """What of a pod's request this room does not have, or nothing."""
+        """What of a pod's request this room, or the cards of the node, do not have, or nothing."""
         short = lacking(task.request, room)
-        return f"Insufficient {', '.join(short)}" if short else ""
+        if short:
+            return f"Insufficient {', '.join(short)}"
+        return "" if self.has_cards(task) else "Insufficient memory or cores of each shared GPU"
+
+    def has_cards(self, task: Task) -> bool:
+        """Whether its cards have room for a pod's shares, once those that are going are gone (deviceshare)."""
+        return not task.wants or self.cards is None or self.cards.room(task.pod, task.wants) is not None
 
     def score(self, task: Task) -> float:
         """How well a pod fits here, the best node having the most."""
         wanted, used = task.request, add(self.allocatable, self.idle, times=-1)
-        balanced = self._balanced(wanted, add(used, self.promised))
-        return self._least_allocated(wanted) + balanced + self._binpack(wanted, used)
+        return self._least_allocated(wanted) + self._balanced(wanted) + self._binpack(wanted, used)
 
     def _book(self, task: Task, status: Status, times: int) -> None:
-        self._apparent = add(self._apparent, _apparent(task.request), times=times)
+        if task.wants and self.cards is not None and status is not Status.RELEASING:
+            self._share(self.cards, task, times)
+        if task not in self._evicted:
+            self._requested = add(self._requested, task.request, times=times)
+            self._apparent = add(self._apparent, _apparent(task.request), times=times)
         if status is Status.PIPELINED:
             self.promised = add(self.promised, task.request, times=times)
             return
         self.idle = add(self.idle, task.request, times=-times)
         if status is Status.RELEASING:
             self.releasing = add(self.releasing, task.request, times=times)
+
+    def _share(self, cards: Cards, task: Task, times: int) -> None:
+        if times < 0:
+            cards.release(task.pod)
+            return
+        if not task.shares and task.status in _GIVEN:
+            task.shares = cards.room(task.pod, task.wants) or ()
+        cards.hold(task.pod, (share for container in task.shares for share in container))
 
     def _least_allocated(self, wanted: Resources) -> int:
         parts = [
@@ -116,9 +150,9 @@ class Node:
         ]
         return sum(parts) // len(parts) if parts else 0
 
-    def _balanced(self, wanted: Resources, used: Resources) -> int:
+    def _balanced(self, wanted: Resources) -> int:
         fractions = [
-            min(1.0, (used.get(name, 0) + wanted.get(name, 0)) / self.allocatable[name])
+            min(1.0, (self._requested.get(name, 0) + wanted.get(name, 0)) / self.allocatable[name])
             for name in (_CPU, _MEMORY, GPU)
             if self.allocatable.get(name) and (name != GPU or wanted.get(GPU))
         ]

@@ -28,6 +28,7 @@ __all__ = [
     "owned_by",
     "parse_time",
     "phase_of",
+    "resource_of",
     "status_of",
     "terminating",
     "time_text",
@@ -127,6 +128,22 @@ def key_of(manifest: Manifest) -> Key:
     """Where an object is kept."""
     metadata = manifest["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
+
+
+def resource_of(kind: str) -> str:
+    """What the API server calls a kind in what it says of its objects: the plural, and the group but for the core's."""
+    plural = f"{kind.lower()}{'es' if kind.endswith('s') else 's'}"
+    return f"{plural}.{_GROUPS[kind]}" if kind in _GROUPS else plural
+
+
+_GROUPS = {
+    "Command": "bus.volcano.sh",
+    "Job": "batch.volcano.sh",
+    "Lease": "coordination.k8s.io",
+    "PodGroup": "scheduling.volcano.sh",
+    "PriorityClass": "scheduling.k8s.io",
+    "Queue": "scheduling.volcano.sh",
+}
 
 
 def labels_of(manifest: Manifest) -> Mapping[str, str]:

@@ -2,13 +2,15 @@
 
 Sources: getPodGroupPhase, jobStatus, updateQueueStatus (pkg/scheduler/framework/session.go), gang's OnSessionClose
 (pkg/scheduler/plugins/gang), TaskSchedulingReason (pkg/scheduler/api/job_info.go), Evict and taskUnschedulable
-(pkg/scheduler/cache/cache.go), Volcano 1.15.1.
+(pkg/scheduler/cache/cache.go), Allocate (pkg/scheduler/api/devices/nvidia/vgpu), Volcano 1.15.1.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.schemas.names import VGPU_CORES, VGPU_MEMORY
+from kfp_volcano.volcano.model.cards import assignment
 from kfp_volcano.volcano.model.objects import Change, Delete, Manifest, Objects, Update, phase_of, status_of, time_text
 from kfp_volcano.volcano.model.resources import add, quantities
 from kfp_volcano.volcano.model.tasks import Status
@@ -38,6 +40,9 @@ def changes(session: Session, objects: Objects, now: float) -> Iterator[Change]:
 def _pod(task: Task, now: float) -> Iterator[Change]:
     if task.status is Status.BINDING:
         pod = {**task.pod, "spec": {**task.pod["spec"], "nodeName": task.node}}
+        if task.shares:
+            notes = {**(pod["metadata"].get("annotations") or {}), **assignment(task.node, task.shares, now)}
+            pod["metadata"] = {**pod["metadata"], "annotations": notes}
         yield _with_condition(pod, {"type": "PodScheduled", "status": "True"}, now)
     elif task.status is Status.RELEASING and "deletionTimestamp" not in task.pod["metadata"]:
         why = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
@@ -118,12 +123,21 @@ def _with_condition(manifest: Manifest, condition: Mapping[str, str], now: float
     return Update({**manifest, "status": {**status_of(manifest), "conditions": [*kept, stated]}})
 
 
+def _usage(task: Task) -> Mapping[str, int]:
+    """What a pod counts for in its queue's status: of shared GPUs what it holds of all cards (AddQueueResource)."""
+    shares = [share for container in task.shares for share in container]
+    if not shares:
+        return task.request
+    memory, cores = sum(share.memory for share in shares), sum(share.cores for share in shares)
+    return {**task.request, VGPU_MEMORY: memory * 1000, VGPU_CORES: cores * 1000}
+
+
 def _queues(session: Session, objects: Objects) -> Iterator[Change]:
     totals: dict[str, dict[str, int]] = {name: {} for name in session.queues}
     for gang in session.gangs:
         for task in gang.tasks:
             if task.status.allocated:
-                totals[gang.queue] = add(totals[gang.queue], task.request)
+                totals[gang.queue] = add(totals[gang.queue], _usage(task))
     for name, share in reversed(session.queues.items()):
         if share.parent is not None:
             totals[share.parent] = add(totals[share.parent], totals[name])

@@ -19,6 +19,7 @@ __all__ = ["build_pod_group", "group_key", "updated_pod_group"]
 
 _POD = 1000
 _COUNTED = ("pods", "count/pods")
+_FROM_JOB = frozenset({"minMember", "minTaskMember", "minResources", "priorityClassName"})
 
 
 def group_key(job: Manifest) -> Key:
@@ -47,19 +48,19 @@ def build_pod_group(job: Manifest, objects: Objects) -> Manifest:
 
 def updated_pod_group(group: Manifest, job: Manifest, objects: Objects) -> Manifest:
     """The PodGroup with what its Job says now."""
-    return {**group, "spec": {**group["spec"], **_members(job, objects)}}
+    kept = {name: value for name, value in group["spec"].items() if name not in _FROM_JOB}
+    return {**group, "spec": {**kept, **_members(job, objects)}}
 
 
 def _members(job: Manifest, objects: Objects) -> dict[str, Any]:
+    """What is stored of it: a number that is zero and a name that is empty are not."""
     spec = job["spec"]
     members = {
-        "minMember": spec["minAvailable"],
         "minTaskMember": {task["name"]: task["minAvailable"] for task in spec["tasks"]},
         "minResources": quantities(_min_resources(job, objects)),
     }
-    if spec.get("priorityClassName"):
-        members["priorityClassName"] = spec["priorityClassName"]
-    return members
+    stated = {"minMember": spec["minAvailable"], "priorityClassName": spec.get("priorityClassName")}
+    return {**members, **{name: value for name, value in stated.items() if value}}
 
 
 def _min_resources(job: Manifest, objects: Objects) -> dict[str, int]:

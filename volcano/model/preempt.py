@@ -78,7 +78,7 @@ def _preempt_for(session: Session, statement: Statement, task: Task, *, own: boo
                 break
             attempt.evict(victim)
             evicting = True
-        if _fits(session, task, node):
+        if _fits(session, task, node) and node.has_cards(task):
             attempt.pipeline(task, node, evicting=evicting)
             statement.absorb(attempt)
             return True

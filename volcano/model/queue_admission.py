@@ -15,6 +15,7 @@ from kfp_volcano.errors import InvalidError
 from kfp_volcano.volcano.model import custom_resources
 from kfp_volcano.volcano.model.objects import Manifest, Objects, key_of, status_of
 from kfp_volcano.volcano.model.queues import ROOT
+from kfp_volcano.volcano.model.request_rules import amount_faults
 from kfp_volcano.volcano.model.resources import POD, Resources, add, format_quantity, parse_quantity, resources
 
 if TYPE_CHECKING:
@@ -26,18 +27,17 @@ _DEEPEST = 5
 _FIELDS = ("capability", "deserved", "guarantee")
 _MILLI = 1000
 _MUTATING = "mutatequeue.volcano.sh"
+_VALIDATING = "validatequeue.volcano.sh"
 _HIERARCHY = "volcano.sh/hierarchy"
 _WEIGHTS = "volcano.sh/hierarchy-weights"
-_NUMBER = re.compile(r"(?i:[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?inf(inity)?|nan)", re.ASCII)
-"""What Go reads as a floating point number, but for hexadecimal ones."""
+_WEIGHT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def admit_create(queue: Manifest, objects: Objects) -> Manifest:
     """The queue with its defaults. Raises InvalidError."""
-    given = custom_resources.read(queue, _MUTATING, fills=("weight", 0))
-    if "spec" not in given:  # the mutating webhook's patch has nowhere to go
-        reason = 'add operation does not apply: doc is missing path: "/spec/reclaimable": missing value'
-        raise InvalidError(f"Internal error occurred: {reason}", fields=["spec"])
+    given = custom_resources.read(queue, _MUTATING, changing=True, fills=("weight", 0))
+    _check_readable(given["spec"] if isinstance(given.get("spec"), dict) else {})
+    custom_resources.check_spec(given, "reclaimable")
     admitted = _with_defaults(given)
     custom_resources.check(admitted)
     _check_alone(admitted, objects)
@@ -49,7 +49,7 @@ def admit_create(queue: Manifest, objects: Objects) -> Manifest:
 
 def admit_update(old: Manifest, new: Manifest, objects: Objects) -> None:
     """Refuse a change that is wrong in itself or beside the queues around it. Raises InvalidError."""
-    custom_resources.check(custom_resources.read(new, _MUTATING))
+    custom_resources.check(custom_resources.read(new, _VALIDATING, changing=False))
     _check_alone({**new, "status": old.get("status") or {}}, objects)
     before, after = old["spec"], new["spec"]
     moved = before.get("parent") != after.get("parent")
@@ -73,6 +73,17 @@ def admit_delete(queue: Manifest, objects: Objects) -> None:
         _refuse(f"queue {name} can not be deleted because it has {len(children)} child queues: {', '.join(children)}")
 
 
+def _check_readable(spec: Mapping[str, Any]) -> None:
+    """Decoding the object fails on a quantity that is none."""
+    field = _FIELDS[0]
+    try:
+        for field in _FIELDS:
+            resources(_amounts(spec, field))
+    except ValueError as error:
+        denied = f'admission webhook "{_MUTATING}" denied the request: {error}'
+        raise InvalidError(denied, fields=[f"spec.{field}"]) from None
+
+
 def _with_defaults(queue: Manifest) -> Manifest:
     """mutate_queue.go: reclaimable, a weight, and `root` before a path that lacks it."""
     spec = {"reclaimable": True, **(queue.get("spec") or {})}
@@ -91,17 +102,61 @@ def _annotations(queue: Manifest) -> Mapping[str, str]:
 
 def _refuse(problem: str, *fields: str) -> None:
     if problem:
-        raise InvalidError(f'admission webhook "validatequeue.volcano.sh" denied the request: {problem}', fields=fields)
+        raise InvalidError(f'admission webhook "{_VALIDATING}" denied the request: {problem}', fields=fields)
 
 
 def _check_alone(queue: Manifest, objects: Objects) -> None:
-    try:
-        problems = dict([*_alone_problems(queue), *_state_problems(queue), *_hierarchy_problems(queue, objects)])
-    except ValueError as error:
-        problems = {str(error): "spec"}
+    problems = dict([*_alone_problems(queue), *_state_problems(queue), *_hierarchy_problems(queue, objects)])
     if problems:
         told = next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]"
         _refuse(told, *problems.values())
+
+
+def _hierarchy_problems(queue: Manifest, objects: Objects) -> Iterator[tuple[str, str]]:
+    """validateHierarchicalAttributes: as many weights as levels, each more than nothing; no queue within another."""
+    path, weights = _annotations(queue).get(_HIERARCHY, ""), _annotations(queue).get(_WEIGHTS, "")
+    problem = _hierarchy_problem(key_of(queue)[1], path, weights, objects) if path or weights else ""
+    if problem:
+        yield f"requestBody.metadata.annotations: Invalid value: {problem}", "metadata.annotations"
+
+
+def _hierarchy_problem(name: str, path: str, weights: str, objects: Objects) -> str:
+    if len(path.split("/")) != len(weights.split("/")):
+        return f"{json.dumps(path)}: {_HIERARCHY} must have the same length with {_WEIGHTS}"
+    for weight in weights.split("/"):
+        if not _WEIGHT.fullmatch(weight):
+            fault = f"strconv.ParseFloat: parsing {json.dumps(weight)}: invalid syntax"
+            return f"{json.dumps(weights)}: {weight} in the {weights} is invalid number: {fault}"
+        if not float(weight) > 0:
+            return f"{json.dumps(weights)}: {weight} in the {weights} must be larger than 0"
+    for (_, other), queue in objects.get("Queue", {}).items():
+        taken = _annotations(queue).get(_HIERARCHY, "")
+        if other != name and taken.startswith(f"{path}/"):
+            return f"{json.dumps(path)}: {path} is not allowed to be in the sub path of {taken} of queue {other}"
+    return ""
+
+
+def _alone_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
+    """validateResourceQuantityOfQueue: guarantee <= deserved <= capability."""
+    spec = queue["spec"]
+    stated = {field: _amounts(spec, field) for field in _FIELDS}
+    for field in ("capability", "deserved"):
+        for name, amount in sorted(stated[field].items()):
+            yield from _amount_problems(name, amount, f"{field}.{name}")
+    capability, deserved, guarantee = (stated[field] for field in _FIELDS)
+    for name, least in sorted(guarantee.items()):
+        yield from _amount_problems(name, least, f"guarantee.resource.{name}")
+        at = f"requestBody.spec.deserved.{name}: Invalid value:"
+        if name not in deserved:
+            yield f'{at} "<nil>": deserved[{name}] must be >= guarantee[{name}]={least}', "spec.deserved"
+        elif parse_quantity(deserved[name]) < parse_quantity(least):
+            share = deserved[name]
+            yield f'{at} "{share}": deserved[{name}]={share} must be >= guarantee[{name}]={least}', "spec.deserved"
+    for name, share in sorted(deserved.items()):
+        if name in capability and parse_quantity(share) > parse_quantity(capability[name]):
+            most = capability[name]
+            at = f"requestBody.spec.deserved.{name}: Invalid value:"
+            yield f'{at} "{share}": deserved[{name}]={share} must be <= capability[{name}]={most}', "spec.deserved"
 
 
 def _state_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
@@ -111,67 +166,9 @@ def _state_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
         yield f'requestBody.spec.state: Invalid value: "{state}": queue state must be in [Open Closed]', "status.state"
 
 
-def _hierarchy_problems(queue: Manifest, objects: Objects) -> Iterator[tuple[str, str]]:
-    """validateHierarchicalAttributes: as many weights as levels, each more than nothing, and none on another's way."""
-    annotations, at = _annotations(queue), "metadata.annotations"
-    path, weights = annotations.get(_HIERARCHY, ""), annotations.get(_WEIGHTS, "")
-    problem = _weights_problem(path, weights) if path or weights else ""
-    for other in objects.get("Queue", {}).values() if (path or weights) and not problem else ():
-        below, name = _annotations(other).get(_HIERARCHY, ""), key_of(other)[1]
-        if name != key_of(queue)[1] and below.startswith(f"{path}/"):
-            problem = _invalid(path, f"{path} is not allowed to be in the sub path of {below} of queue {name}")
-            break
-    if problem:
-        yield f"requestBody.{at}: {problem}", at
-
-
-def _weights_problem(path: str, weights: str) -> str:
-    levels = weights.split("/")
-    if len(path.split("/")) != len(levels):
-        return _invalid(path, f"{_HIERARCHY} must have the same length with {_WEIGHTS}")
-    for weight in levels:
-        if not _NUMBER.fullmatch(weight):
-            reason = f"strconv.ParseFloat: parsing {json.dumps(weight, ensure_ascii=False)}: invalid syntax"
-            return _invalid(weights, f"{weight} in the {weights} is invalid number: {reason}")
-        if float(weight) <= 0:
-            return _invalid(weights, f"{weight} in the {weights} must be larger than 0")
-    return ""
-
-
-def _invalid(value: str, detail: str) -> str:
-    return f"Invalid value: {json.dumps(value, ensure_ascii=False)}: {detail}"
-
-
-def _alone_problems(queue: Manifest) -> Iterator[tuple[str, str]]:
-    """validateResourceQuantityOfQueue, validateStateOfQueue: guarantee <= deserved <= capability."""
-    spec = queue["spec"]
-    stated = {field: _amounts(spec, field) for field in _FIELDS}
-    for field, amounts in stated.items():
-        for name, text in amounts.items():
-            at = f"requestBody.spec.{'guarantee.resource' if field == 'guarantee' else field}.{name}"
-            if parse_quantity(text) < 0:
-                yield f'{at}: Invalid value: "{text}": must be greater than or equal to 0', f"spec.{field}"
-            if _is_counted(name) and parse_quantity(text) % _MILLI:
-                shown = format_quantity(parse_quantity(text))
-                yield f'{at}: Invalid value: "{shown}": must be an integer', f"spec.{field}"
-    capability, deserved, guarantee = (stated[field] for field in _FIELDS)
-    for name, least in guarantee.items():
-        at = f"requestBody.spec.deserved.{name}: Invalid value:"
-        if name not in deserved:
-            yield f'{at} "<nil>": deserved[{name}] must be >= guarantee[{name}]={least}', "spec.deserved"
-        elif parse_quantity(deserved[name]) < parse_quantity(least):
-            share = deserved[name]
-            yield f'{at} "{share}": deserved[{name}]={share} must be >= guarantee[{name}]={least}', "spec.deserved"
-    for name, share in deserved.items():
-        if name in capability and parse_quantity(share) > parse_quantity(capability[name]):
-            most = capability[name]
-            at = f"requestBody.spec.deserved.{name}: Invalid value:"
-            yield f'{at} "{share}": deserved[{name}]={share} must be <= capability[{name}]={most}', "spec.deserved"
-
-
-def _is_counted(resource: str) -> bool:
-    """IsIntegerResourceName, of resources that queues are given: pods, and what is not Kubernetes' own."""
-    return resource == POD or ("/" in resource and "kubernetes.io/" not in resource)
+def _amount_problems(name: str, amount: Any, at: str) -> Iterator[tuple[str, str]]:
+    for fault in amount_faults(name, amount, f"requestBody.spec.{at}"):
+        yield str(fault), f"spec.{at.partition('.')[0]}"
 
 
 def _place_problem(queue: Manifest, objects: Objects) -> str:

@@ -66,10 +66,14 @@ class QueueShare:
         return any(amount and used[name] <= self.deserved.get(name, 0) for name, amount in asked.items())
 
     def charge(self, request: Resources, *, times: int = 1) -> None:
-        """Account for a pod here and in all ancestors, or with `times=-1` take it off."""
+        """Account for a pod here and in all ancestors, or with `times=-1` take it off.
+
+        The ancestors' shares stay what they were when the cycle began, as in capacity's event handlers: of two teams
+        whose departments have equal shares then, the elder takes all that it can before the other is served.
+        """
         for each in self.lineage:
             each.allocated = add(each.allocated, request, times=times)
-            each.update_share()
+        self.update_share()
 
     def update_share(self) -> None:
         """updateQueueAttrShare: a queue that deserves nothing comes after those that still lack something."""

@@ -67,7 +67,7 @@ def _reclaim_for(session: Session, statement: Statement, task: Task) -> None:
             continue
         attempt = Statement(session)
         evicting = _evict_until_fits(session, attempt, task, node, victims)
-        if lacking(task.request, node.future_idle()):
+        if node.misfit(task, node.future_idle()):
             attempt.discard()
             continue
         attempt.pipeline(task, node, evicting=evicting)

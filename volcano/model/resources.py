@@ -12,6 +12,7 @@ __all__ = [
     "QUANTITY",
     "Resources",
     "add",
+    "canonical",
     "exceeded",
     "format_quantity",
     "lacking",
@@ -60,6 +61,22 @@ def parse_quantity(text: str | float) -> int:
     return int((value * scale * _MILLI).to_integral_value(rounding="ROUND_CEILING"))
 
 
+def canonical(text: str | float) -> str:
+    """A quantity as Kubernetes writes it: without a fraction, in the largest unit of its kind, `1` for `1000m`.
+
+    Source: CanonicalizeBytes (k8s.io/apimachinery/pkg/api/resource/quantity.go); exponents are written out.
+    """
+    milli, binary = parse_quantity(text), str(text).endswith("i")
+    if milli % _MILLI:
+        return f"{milli}m"
+    amount, base, unit = milli // _MILLI, 1024 if binary else 1000, ""
+    for larger in ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei") if binary else ("k", "M", "G", "T", "P", "E"):
+        if not amount or amount % base:
+            break
+        amount, unit = amount // base, larger
+    return f"{amount}{unit}"
+
+
 def format_quantity(milli: int) -> str:
     """Thousandths as a quantity."""
     whole, rest = divmod(milli, _MILLI)
@@ -102,15 +119,24 @@ def lacking(asked: Resources, room: Resources) -> list[str]:
 def pod_request(spec: Mapping[str, Any]) -> dict[str, int]:
     """What a pod asks of its node: the sum of its containers or its largest init container, each where larger.
 
-    A limit counts as the request where there is none, as the API server fills it in.
+    A sidecar (an init container that runs on) counts beside the containers and the init containers after it. A limit
+    counts as the request where there is none, as the API server fills it in.
     """
     total: dict[str, int] = {}
     for container in spec.get("containers", ()):
         total = add(total, _container_request(container))
-    for container in spec.get("initContainers", ()):
-        for name, amount in _container_request(container).items():
-            total[name] = max(total.get(name, 0), amount)
-    return total
+    if not spec.get("initContainers"):
+        return total
+    beside: dict[str, int] = {}
+    largest: dict[str, int] = {}
+    for container in spec["initContainers"]:
+        request = add(_container_request(container), beside)
+        if container.get("restartPolicy") == "Always":
+            beside = request
+        for name, amount in request.items():
+            largest[name] = max(largest.get(name, 0), amount)
+    total = add(total, beside)
+    return {name: max(total.get(name, 0), largest.get(name, 0)) for name in {**total, **largest}}
 
 
 def _container_request(container: Mapping[str, Any]) -> dict[str, int]:

@@ -99,6 +99,8 @@ def open_session(objects: Objects, configuration: Configuration) -> Session:
             session.gang_of[task] = gang
     for gang in session.gangs:
         _account(session, gang)
+    for queue in session.queues.values():
+        queue.update_share()
     return session
 
 

@@ -10,6 +10,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.volcano.model.objects import key_of
+from kfp_volcano.volcano.model.plugin_flags import flag
 
 if TYPE_CHECKING:
     from kfp_volcano.volcano.model.objects import Key, Manifest
@@ -55,12 +56,12 @@ def key_volume(job: Manifest) -> dict[str, Any]:
 
 def key_mount(job: Manifest) -> dict[str, Any]:
     """Where the containers of a pod have it."""
-    path = _argument(job, "ssh-key-file-path", _DEFAULT_PATH)
+    path = flag(job["spec"]["plugins"]["ssh"], "ssh-key-file-path", _DEFAULT_PATH)
     return {"name": secret_key(job)[1], "mountPath": path, "subPath": _FOLDER}
 
 
 def _config(job: Manifest) -> str:
-    name, port = key_of(job)[1], _argument(job, "ssh-port", _DEFAULT_PORT)
+    name, port = key_of(job)[1], flag(job["spec"]["plugins"]["ssh"], "ssh-port", _DEFAULT_PORT)
     lines = ["StrictHostKeyChecking no", "UserKnownHostsFile /dev/null"]
     for task in job["spec"]["tasks"]:
         for index in range(task["replicas"]):
@@ -69,12 +70,6 @@ def _config(job: Manifest) -> str:
             if port != _DEFAULT_PORT:
                 lines.append(f"  Port {port}")
     return "\n".join([*lines, ""])
-
-
-def _argument(job: Manifest, name: str, default: str) -> str:
-    """An argument of the plugin, `--NAME=VALUE`; the last one counts."""
-    given = [each.partition("=")[2] for each in job["spec"]["plugins"]["ssh"] or () if each.startswith(f"--{name}=")]
-    return given[-1] if given else default
 
 
 def _encoded(text: str) -> str:

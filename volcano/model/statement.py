@@ -30,7 +30,7 @@ class Statement:
         """A running pod shall go: its queue is relieved at once, its node when it is gone."""
         self._move(task, Status.RELEASING)
         self.session.charge(task, times=-1)
-        self.session.nodes[task.node].place(task)
+        self.session.nodes[task.node].evict(task)
 
     def allocate(self, task: Task, node: Node) -> None:
         """A waiting pod gets a node that is free."""
@@ -65,7 +65,7 @@ class Statement:
                 node.place(task)
             else:
                 node.remove(task)
-                task.node, task.evicting = "", False
+                task.node, task.evicting, task.shares = "", False, ()
         self._moves = []
 
     def __bool__(self) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.model.objects import Manifest
 
-__all__ = ["GROUPS", "Fault", "faults", "overflows", "settle"]
+__all__ = ["GROUPS", "Fault", "faults", "json_type", "properties_of", "settle"]
 
 _Schema: TypeAlias = "Mapping[str, Any]"
 
@@ -29,7 +29,6 @@ GROUPS = {"Job": "batch.volcano.sh", "PodGroup": "scheduling.volcano.sh", "Queue
 
 _META = frozenset({"apiVersion", "kind", "metadata"})
 _LARGEST_EXACT = 2**53 - 1
-_INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -51,6 +50,11 @@ def _schema(kind: str) -> _Schema:
     file = resources.files("kfp_volcano.volcano.model").joinpath("crds", f"{kind.lower()}.json")
     schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return schema
+
+
+def properties_of(kind: str) -> _Schema:
+    """The schemas of a kind's own fields, `spec` above all."""
+    return {name: rule for name, rule in _schema(kind)["properties"].items() if name not in _META}
 
 
 def settle(manifest: Manifest) -> Manifest:
@@ -83,18 +87,15 @@ def _settled(value: Any, rule: _Schema) -> Any:
 
 def faults(manifest: Manifest) -> list[Fault]:
     """What the schema refuses in a settled manifest."""
-    properties = _schema(manifest["kind"])["properties"]
+    properties = properties_of(manifest["kind"])
     return [
-        fault
-        for name, rule in properties.items()
-        if name in manifest and name not in _META
-        for fault in _faults(manifest[name], rule, name)
+        fault for name, rule in properties.items() if name in manifest for fault in _faults(manifest[name], rule, name)
     ]
 
 
 def _faults(value: Any, rule: _Schema, at: str) -> Iterator[Fault]:
     wanted = ("integer", "string") if rule.get("x-kubernetes-int-or-string") else (rule["type"],)
-    found = _type_of(value)
+    found = json_type(value)
     whole = isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST_EXACT
     if found not in wanted and not (whole and "integer" in wanted) and not (found == "integer" and "number" in wanted):
         text = json.dumps(found)
@@ -141,11 +142,11 @@ def _in_list(value: list[Any], rule: _Schema, at: str) -> Iterator[Fault]:
 def _in_text(value: str, rule: _Schema, at: str) -> Iterator[Fault]:
     if len(value) > rule.get("maxLength", len(value)):
         yield Fault(at, f"Too long: may not be more than {rule['maxLength']} bytes")
-    if len(value) < rule.get("minLength", 0):
+    elif len(value) < rule.get("minLength", 0):
         yield Fault(
             at, f"Invalid value: {_quoted(value)}: {at} in body should be at least {rule['minLength']} chars long"
         )
-    if "pattern" in rule and not _pattern(rule["pattern"]).search(value):
+    elif "pattern" in rule and not _pattern(rule["pattern"]).search(value):
         yield Fault(at, f"Invalid value: {_quoted(value)}: {at} in body should match '{rule['pattern']}'")
     if "enum" in rule and value not in rule["enum"]:
         supported = ", ".join(map(_quoted, rule["enum"]))
@@ -169,7 +170,8 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _type_of(value: Any) -> str:
+def json_type(value: Any) -> str:
+    """What JSON Schema calls a value's type."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):  # what does not fit 64 bits is read as a float
@@ -178,27 +180,3 @@ def _type_of(value: Any) -> str:
 
 
 _TYPES = {type(None): "null", float: "number", str: "string", list: "array", dict: "object"}
-
-
-def overflows(manifest: Manifest) -> Iterator[str]:
-    """Fields whose numbers are larger than the type that Volcano's own programs read them into.
-
-    The API server does not look at `format`; the webhooks fail to decode such an object.
-    """
-    for name, rule in _schema(manifest["kind"])["properties"].items():
-        if name in manifest and name not in _META:
-            yield from _overflows(manifest[name], rule, name)
-
-
-def _overflows(value: Any, rule: _Schema, at: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        properties, others = rule.get("properties", {}), rule.get("additionalProperties")
-        for name, child in value.items():
-            inner = properties.get(name, others)
-            if inner is not None:
-                yield from _overflows(child, inner, f"{at}.{name}")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _overflows(item, rule["items"], f"{at}[{index}]")
-    elif rule.get("format") == "int32" and isinstance(value, int | float) and value not in _INT32:
-        yield at

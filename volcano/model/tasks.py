@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from kfp_volcano.volcano.model.cards import CardRequest, Share, assigned, card_requests
 from kfp_volcano.volcano.model.objects import Key, Manifest, key_of, labels_of, phase_of, terminating
 from kfp_volcano.volcano.model.pods import GROUP, INDEX, PREEMPTABLE, task_of
 from kfp_volcano.volcano.model.resources import POD, Resources, add, pod_request
@@ -69,6 +70,10 @@ class Task:
     preemptable: bool
     best_effort: bool
     """Whether it asks for nothing."""
+    wants: tuple[CardRequest, ...] = ()
+    """What each of its containers asks of shared GPUs."""
+    shares: tuple[tuple[Share, ...], ...] = ()
+    """What each of them was given."""
     message: str = ""
     """Why this cycle found no place for it."""
     evicting: bool = False
@@ -88,7 +93,7 @@ class Task:
 def task_for(pod: Manifest, order: int) -> Task:
     """A pod as it is at the start of a cycle."""
     spec, annotations = pod["spec"], pod["metadata"].get("annotations") or {}
-    request = pod_request(spec)
+    request, wants = pod_request(spec), card_requests(spec)
     return Task(
         pod=pod,
         role=task_of(pod),
@@ -100,6 +105,8 @@ def task_for(pod: Manifest, order: int) -> Task:
         status=_status(pod),
         node=spec.get("nodeName", ""),
         preemptable=says_preemptable(pod),
+        wants=wants,
+        shares=assigned(pod) if wants else (),
     )
 
 

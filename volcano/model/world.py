@@ -25,6 +25,7 @@ from kfp_volcano.volcano.model.objects import (
     Update,
     key_of,
     phase_of,
+    resource_of,
     terminating,
     time_text,
 )
@@ -72,14 +73,14 @@ class World:
         try:
             return self.objects[kind][key]
         except KeyError:
-            raise NotFoundError(f"{kind} {'/'.join(filter(None, key))} not found") from None
+            raise NotFoundError(f'{resource_of(kind)} "{key[1]}" not found') from None
 
     def create(self, manifest: Manifest, now: float) -> Manifest:
         """Admit and add an object. Raises InvalidError or ConflictError."""
         admitted = admission.admit_create(manifest, self.objects)
         kind, key = admitted["kind"], key_of(admitted)
         if key in self.objects.get(kind, {}):
-            raise ConflictError(f"{kind} {'/'.join(filter(None, key))} already exists")
+            raise ConflictError(f'{resource_of(kind)} "{key[1]}" already exists')
         created = {
             **admitted,
             "metadata": {

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -129,10 +130,13 @@ def test_tensorflow_is_told_the_present_cluster() -> None:
 
 
 def test_torchrun_meets_exactly_its_generation() -> None:
-    """The first worker hosts a rendezvous that has the generation's number."""
+    """The first worker hosts a rendezvous on its own port, with an id that no other generation or Job has."""
     generation = Generation(number=3, members=members(("worker", 2)))
     first, second = (environment(generation, each, "pytorch") for each in generation.members)
     assert first["PET_NNODES"] == second["PET_NNODES"] == "2"
-    assert first["PET_RDZV_ENDPOINT"] == second["PET_RDZV_ENDPOINT"] == "10.0.0.0:29400"
+    assert first["PET_RDZV_ENDPOINT"] == second["PET_RDZV_ENDPOINT"] == "10.0.0.0:2222"
     assert (first["PET_RDZV_CONF"], second["PET_RDZV_CONF"]) == ("is_host=1", "is_host=0")
-    assert first["PET_RDZV_ID"] == "generation-3"
+    assert first["PET_RDZV_ID"] == second["PET_RDZV_ID"] == "worker-0-x-3"
+    again = tuple(replace(each, incarnation="y") for each in generation.members)
+    other = Generation(number=3, members=again)
+    assert environment(other, again[0], "pytorch")["PET_RDZV_ID"] != first["PET_RDZV_ID"]

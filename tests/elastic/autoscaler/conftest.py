@@ -65,6 +65,9 @@ class VirtualCluster:
     def patch(self, kind: str, name: str, namespace: str, patch: Any) -> Any:
         return self._write(lambda: self.store.patch(kind, name, namespace, patch))
 
+    def delete(self, kind: str, name: str, namespace: str = "", *, grace_s: float | None = None, uid: str = "") -> None:
+        self._write(lambda: self.store.delete(kind, name, namespace, grace_s=grace_s, uid=uid))
+
     def _write(self, write: Any) -> Any:
         number = self.writes
         self.writes += 1

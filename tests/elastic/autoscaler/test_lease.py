@@ -17,6 +17,17 @@ def lease(cluster):
     return make
 
 
+@pytest.fixture
+def job(cluster):
+    """The Job `it`."""
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"queue": "research", "tasks": [{"name": "core", "replicas": 1, "template": template}]}
+    metadata = {"name": "it", "namespace": "ml"}
+    return cluster.create(
+        {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": spec}
+    )
+
+
 def test_the_first_to_ask_holds_it(lease):
     """One holder at a time."""
     ours, theirs = lease("a"), lease("b")
@@ -108,7 +119,7 @@ def test_the_times_are_kubernetes_micro_times(cluster, lease):
     assert spec["leaseTransitions"] == 0
 
 
-def test_a_run_inherits_what_its_step_left(cluster, lease):
+def test_a_run_inherits_what_its_step_left(cluster, lease, job):
     """Any part of the run takes it up at once; others wait for five minutes."""
     train, other = lease("train-1:abc", JobLease), lease("train-1:xyz", JobLease)
     train.hold()
@@ -118,10 +129,20 @@ def test_a_run_inherits_what_its_step_left(cluster, lease):
     assert lease("train-2:abc", JobLease).hold()
 
 
-def test_a_resize_step_leaves_it_to_its_run(cluster, lease):
+def test_a_resize_step_leaves_it_to_its_run(cluster, lease, job):
     """What the run holds itself lasts until its next step is there."""
     resize, train = lease("run:abc", JobLease), lease("train-2:abc", JobLease)
     resize.hold()
     cluster.now += HANDOVER_S - 1
     assert train.hold()
     assert not resize.hold()
+
+
+def test_a_jobs_lease_goes_with_the_job(cluster, lease, job):
+    """It is owned by the Job, so that nothing is left behind; without a Job there is nothing to hold."""
+    ours = lease("train-1:abc", JobLease)
+    ours.hold()
+    assert cluster.get("Lease", "it", "ml")["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    cluster.store.delete("Job", "it", "ml")
+    assert cluster.list("Lease", "ml")[0] == []
+    assert not lease("train-2:abc", JobLease).hold()

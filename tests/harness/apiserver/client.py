@@ -21,6 +21,8 @@ __all__ = ["Answer", "Client"]
 
 _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TIMEOUT = urllib3.Timeout(connect=10.0, read=60.0)
+_AT_ONCE = urllib3.Timeout(connect=2.0, read=2.0)
+"""A server that is just starting may take a request and never answer it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Client:
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        timeout: urllib3.Timeout = _TIMEOUT,
     ) -> Answer:
         """One request; raises urllib3's errors where the server cannot be reached."""
         raw = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -88,6 +91,7 @@ class Client:
             f"{self._url}{path}{'?' + urlencode(query) if query else ''}",
             body=raw,
             headers={"Accept": "application/json", "Content-Type": content_type},
+            timeout=timeout,
         )
         try:
             parsed = json.loads(response.data)
@@ -98,7 +102,7 @@ class Client:
     def ready(self) -> bool:
         """Whether the server says that it serves."""
         try:
-            return self.request("GET", "/readyz").status == 200
+            return self.request("GET", "/readyz", timeout=_AT_ONCE).status == 200
         except urllib3.exceptions.HTTPError:
             return False
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from apiserver import binaries
+from apiserver.faults import FaultyProxy
 from apiserver.server import ApiServer
 
-__all__ = ["apiserver", "controllers", "namespace"]
+__all__ = ["apiserver", "controllers", "ill", "kubeconfig", "namespace", "proxy"]
 
 _numbers = itertools.count(1)
 
@@ -46,9 +47,37 @@ def controllers(apiserver: ApiServer) -> ApiServer:
     return apiserver
 
 
+@pytest.fixture(scope="session")
+def kubeconfig(request: pytest.FixtureRequest) -> Path:
+    """An administrator's access to the cluster of `--kubeconfig`, or to the real API server of the tests."""
+    given = request.config.getoption("kubeconfig")
+    if given is not None:
+        return Path(given)
+    controllers: ApiServer = request.getfixturevalue("controllers")
+    return controllers.kubeconfig("kubeconfig", "system:masters")
+
+
 @pytest.fixture
 def namespace(apiserver: ApiServer) -> str:
     """A fresh namespace in which pods can be created."""
     name = f"test-{next(_numbers)}"
     apiserver.create_namespace(name)
     return name
+
+
+@pytest.fixture
+def ill() -> Iterator[FaultyProxy]:
+    """A server that can only do harm."""
+    proxy = FaultyProxy()
+    proxy.start()
+    yield proxy
+    proxy.stop()
+
+
+@pytest.fixture
+def proxy(apiserver: ApiServer) -> Iterator[FaultyProxy]:
+    """A proxy in front of the real API server, by which everybody is its administrator."""
+    proxy = FaultyProxy(apiserver.url, apiserver.authority, apiserver.administrator)
+    proxy.start()
+    yield proxy
+    proxy.stop()

@@ -41,11 +41,14 @@ class ApiServer:
         self._signing_key = self._authority.signing_key()
         client_port, peer_port, port = free_ports(3)
         self.url = f"https://{_HOST}:{port}"
-        self.etcd = self._etcd(client_port, peer_port)
-        self.apiserver = self._apiserver(port, f"http://{_HOST}:{client_port}")
+        self.etcd_url = f"http://{_HOST}:{client_port}"
+        self.etcd = self._etcd(self.etcd_url, f"http://{_HOST}:{peer_port}")
+        self.apiserver = self._apiserver(port, self.etcd_url)
         self._controllers: Process | None = None
-        self._admin = self._authority.client("admin", "system:masters")
-        self.admin = self._client(self._admin)
+        self.authority = self._authority.pair.certificate
+        """The certificate that its own is signed with."""
+        self.administrator = self._authority.client("admin", "system:masters")
+        self.admin = self._client(self.administrator)
 
     def start(self) -> None:
         """Start it and wait until it serves. Raises RuntimeError with the end of the log where it does not."""
@@ -146,8 +149,7 @@ class ApiServer:
             and group.accepted
         )
 
-    def _etcd(self, client_port: int, peer_port: int) -> Process:
-        clients, peers = f"http://{_HOST}:{client_port}", f"http://{_HOST}:{peer_port}"
+    def _etcd(self, clients: str, peers: str) -> Process:
         command = [
             self._programs / "etcd",
             f"--data-dir={self._folder / 'etcd'}",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import time
+import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ import pytest
 from kfp_volcano.errors import NotFoundError
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
 from kfp_volcano.volcano.cluster.host import RemoteCluster, start_host, stop_host
+from kfp_volcano.volcano.cluster.kubernetes.cluster import KubernetesCluster
+from kfp_volcano.volcano.cluster.kubernetes.connection import from_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
 GPU = "nvidia.com/gpu"
 PATIENCE_S = 60.0
-_namespaces = (f"test-{number}" for number in itertools.count())
 
 
 class Jobs:
@@ -66,7 +67,7 @@ class Jobs:
 @pytest.fixture
 def namespace() -> str:
     """A namespace of this test alone."""
-    return next(_namespaces)
+    return f"test-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
@@ -75,9 +76,18 @@ def jobs(namespace: str) -> Jobs:
     return Jobs(namespace)
 
 
-@pytest.fixture(scope="module", params=["embedded", "remote"])
+_KUBERNETES = pytest.param("kubernetes", marks=(pytest.mark.cluster, pytest.mark.anywhere))
+
+
+@pytest.fixture(scope="module", params=["embedded", "remote", _KUBERNETES])
 def shared_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Each implementation of the port, with 2 nodes of 4 GPUs, and queues `default` and `research`."""
+    """Each implementation of the port, where Volcano runs with 2 nodes of 4 GPUs, and queues `default` and `research`.
+
+    On Kubernetes it is the cluster of `--kubeconfig`, or a real API server without Volcano's programs.
+    """
+    if request.param == "kubernetes":
+        yield KubernetesCluster(from_kubeconfig(request.getfixturevalue("kubeconfig")))
+        return
     directory = tmp_path_factory.mktemp("cluster")
     if request.param == "remote":
         yield RemoteCluster(start_host(directory))
@@ -88,9 +98,38 @@ def shared_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     cluster.shutdown(grace_s=0)
 
 
+@pytest.fixture(scope="module")
+def volcano(shared_cluster: Cluster) -> None:
+    """Skips where Volcano's own programs do not run: there, Jobs are only kept."""
+    queues = {each["metadata"]["name"]: each for each in shared_cluster.list("Queue")[0]}
+    if queues.get("default", {}).get("status", {}).get("state") != "Open":
+        pytest.skip("Volcano's controllers do not run here")
+    if "research" not in queues:
+        spec = {"weight": 1, "capability": {GPU: "8"}}
+        queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "research"}}
+        shared_cluster.create({**queue, "spec": spec})
+    gpus = [node["status"]["allocatable"].get(GPU, "0") for node in shared_cluster.list("Node")[0]]
+    if sorted(gpus) != ["4", "4"]:
+        pytest.skip(f"these tests need two nodes with 4 {GPU} each; here nodes have {', '.join(gpus) or 'none'}")
+
+
+@pytest.fixture(scope="module")
+def kubelets(shared_cluster: Cluster, volcano: None) -> None:
+    """Skips where nodes are only simulated, and no container ever runs."""
+    nodes = shared_cluster.list("Node")[0]
+    real = all(node["status"].get("nodeInfo", {}).get("kubeletVersion") for node in nodes)
+    if isinstance(shared_cluster, KubernetesCluster) and not real:
+        pytest.skip("no kubelets run here")
+
+
 @pytest.fixture
-def cluster(shared_cluster: Cluster, namespace: str) -> Iterator[Cluster]:
+def cluster(shared_cluster: Cluster, namespace: str, until: Callable[..., object]) -> Iterator[Cluster]:
     """A cluster that is empty again after the test."""
+    namespaces = (namespace, f"{namespace}-other") if isinstance(shared_cluster, KubernetesCluster) else ()
+    for name in namespaces:
+        shared_cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for kind in ("ServiceAccount", "ConfigMap"):  # what Kubernetes puts into it
+            until(shared_cluster, kind, name, bool)
     yield shared_cluster
     for job in shared_cluster.list("Job", namespace)[0]:
         with suppress(NotFoundError):
@@ -98,6 +137,8 @@ def cluster(shared_cluster: Cluster, namespace: str) -> Iterator[Cluster]:
     for pod in shared_cluster.list("Pod", namespace)[0]:
         with suppress(NotFoundError):  # it may have ended meanwhile
             shared_cluster.delete("Pod", pod["metadata"]["name"], namespace, grace_s=0)
+    for name in namespaces:
+        shared_cluster.delete("Namespace", name)
 
 
 @pytest.fixture

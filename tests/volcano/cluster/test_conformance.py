@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 GPU = "nvidia.com/gpu"
 PYTHON = ["python", "-c"]
+IN_EVERY_NAMESPACE = "kube-root-ca.crt"
+"""A ConfigMap that Kubernetes puts there itself."""
 
 
 def config(name: str, namespace: str, **data: str) -> Manifest:
@@ -30,7 +32,7 @@ def config(name: str, namespace: str, **data: str) -> Manifest:
 
 
 def names(found: list[Manifest]) -> list[str]:
-    return sorted(each["metadata"]["name"] for each in found)
+    return sorted({each["metadata"]["name"] for each in found} - {IN_EVERY_NAMESPACE})
 
 
 def phases(pods: list[Manifest]) -> Counter[str]:
@@ -53,6 +55,16 @@ def test_an_object_is_created_once(cluster: Cluster, namespace: str) -> None:
     assert created["metadata"]["creationTimestamp"].endswith("Z")
     with pytest.raises(ConflictError):
         cluster.create(config("one", namespace, a="1"))
+
+
+def test_only_the_very_object_that_is_meant_is_deleted(cluster: Cluster, namespace: str) -> None:
+    """One that has come under the name of another stays."""
+    first = cluster.create(config("one", namespace))["metadata"]["uid"]
+    cluster.delete("ConfigMap", "one", namespace, uid=first)
+    second = cluster.create(config("one", namespace))
+    with pytest.raises(ConflictError):
+        cluster.delete("ConfigMap", "one", namespace, uid=first)
+    assert cluster.get("ConfigMap", "one", namespace) == second
 
 
 @pytest.mark.parametrize("call", ["get", "patch", "delete"])
@@ -132,9 +144,10 @@ def test_what_an_object_owns_goes_with_it(cluster: Cluster, namespace: str, unti
     owned["metadata"]["ownerReferences"] = [reference]
     cluster.create(owned)
     cluster.delete("ConfigMap", "owner", namespace)
-    until(cluster, "ConfigMap", namespace, lambda found: not found)
+    until(cluster, "ConfigMap", namespace, lambda found: not names(found))
 
 
+@pytest.mark.usefixtures("volcano")
 def test_admission_refuses_with_its_own_words(cluster: Cluster, jobs: Any) -> None:
     """A Job for an unknown queue is refused at creation, a change of what is fixed at the patch."""
     with pytest.raises(InvalidError, match='"nowhere" not found'):
@@ -144,8 +157,9 @@ def test_admission_refuses_with_its_own_words(cluster: Cluster, jobs: Any) -> No
         cluster.patch("Job", "a", jobs.namespace, [{"op": "replace", "path": "/spec/queue", "value": "research"}])
 
 
+@pytest.mark.usefixtures("volcano")
 def test_a_job_gets_the_pods_volcano_would_make(cluster: Cluster, jobs: Any, until: Until) -> None:
-    """Names, labels, addresses and the hosts of the peers are in place, and the queue counts the GPUs."""
+    """Names, labels and the hosts of the peers are in place, and the queue counts the GPUs."""
     cluster.create(jobs.sleeping("job", 2, surplus=1))
     pods = until(cluster, "Pod", jobs.namespace, lambda found: phases(found) == {"Running": 3})
     assert names(pods) == ["job-core-0", "job-core-1", "job-elastic-0"]
@@ -153,13 +167,21 @@ def test_a_job_gets_the_pods_volcano_would_make(cluster: Cluster, jobs: Any, unt
     assert labels["volcano.sh/job-name"] == "job"
     assert labels["volcano.sh/task-spec"] == "core"
     assert labels["volcano.sh/task-index"] == "0"
-    assert len({pod["status"]["podIP"] for pod in pods}) == 3
     hosts = cluster.get("ConfigMap", "job-svc", jobs.namespace)["data"]
     assert hosts["VC_CORE_HOSTS"] == "job-core-0.job,job-core-1.job"
     until(cluster, "Queue", "", lambda _: allocated(cluster, "default") == "3")
     until(cluster, "Job", jobs.namespace, lambda found: job_phase(found) == "Running")
 
 
+@pytest.mark.usefixtures("kubelets")
+def test_pods_have_addresses(cluster: Cluster, jobs: Any, until: Until) -> None:
+    """Each that runs has one of its own."""
+    cluster.create(jobs.sleeping("job", 3))
+    pods = until(cluster, "Pod", jobs.namespace, lambda found: phases(found) == {"Running": 3})
+    assert len({pod["status"]["podIP"] for pod in pods}) == 3
+
+
+@pytest.mark.usefixtures("volcano")
 def test_a_resize_changes_the_tail(cluster: Cluster, jobs: Any, until: Until) -> None:
     """More replicas are added behind, fewer are taken from behind, and who stays is not touched."""
     cluster.create(jobs.sleeping("job", 1, surplus=3))
@@ -174,6 +196,7 @@ def test_a_resize_changes_the_tail(cluster: Cluster, jobs: Any, until: Until) ->
     until(cluster, "Pod", jobs.namespace, lambda found: phases(found) == {"Running": 3})
 
 
+@pytest.mark.usefixtures("volcano")
 def test_a_gang_waits_whole_and_says_why(cluster: Cluster, jobs: Any, until: Until) -> None:
     """A gang that does not fit gets no GPU at all and a reason in words; it starts when there is room."""
     cluster.create(jobs.sleeping("first", 6))
@@ -191,6 +214,7 @@ def test_a_gang_waits_whole_and_says_why(cluster: Cluster, jobs: Any, until: Unt
     until(cluster, "Pod", jobs.namespace, lambda found: phases(found) == {"Running": 4})
 
 
+@pytest.mark.usefixtures("kubelets")
 def test_gpus_of_a_pod_that_is_going_are_held(cluster: Cluster, jobs: Any, until: Until) -> None:
     """A waiting gang does not start before the pods it waits for have gone."""
     stubborn = "import signal, time; signal.signal(15, lambda *_: print('asked', flush=True)); print('up', flush=True)"
@@ -215,6 +239,7 @@ def test_gpus_of_a_pod_that_is_going_are_held(cluster: Cluster, jobs: Any, until
     until(cluster, "Pod", jobs.namespace, lambda found: phases(found) == {"Running": 2})
 
 
+@pytest.mark.usefixtures("kubelets")
 def test_a_failing_container_restarts_in_its_pod(cluster: Cluster, jobs: Any, until: Until) -> None:
     """The pod keeps its name, address and log; the status counts the restart and remembers the exit."""
     program = "import pathlib, sys; seen = pathlib.Path('/data/seen'); print('run', flush=True)\n"
@@ -232,20 +257,22 @@ def test_a_failing_container_restarts_in_its_pod(cluster: Cluster, jobs: Any, un
     assert pod["status"]["phase"] == "Running"
 
 
+@pytest.mark.usefixtures("kubelets")
 def test_logs_go_on_over_restarts(cluster: Cluster, jobs: Any, until: Until) -> None:
-    """Logs are read from a byte on, and hold what every start of the container printed."""
-    task = jobs.task("core", 1, ["sh", "-c", "echo Grüße; exit 3"])
+    """Logs go on where one stopped reading, and hold what every start of the container printed, in whole lines."""
+    task = jobs.task("core", 1, ["sh", "-c", "echo Grüße; printf end; exit 3"])
     policies = [{"event": "TaskFailed", "action": "TerminateJob"}]
     cluster.create(jobs.job("job", [{**task, "maxRetry": 2}], policies=policies))
     until(cluster, "Job", jobs.namespace, lambda found: job_phase(found) == "Terminated")
-    text, offset = cluster.logs("job-core-0", jobs.namespace)
-    assert text.splitlines()[:2] == ["Grüße", "Grüße"]
-    assert offset == len(text.encode())
-    assert cluster.logs("job-core-0", jobs.namespace, offset=offset - 2) == ("e\n", offset)
+    text, place = cluster.logs("job-core-0", jobs.namespace)
+    assert text.startswith("Grüße\nend\nGrüße\nend\n")
+    assert cluster.logs("job-core-0", jobs.namespace, after=place) == ("", place)
+    assert cluster.logs("job-core-0", jobs.namespace, tail=1) == ("end\n", place)
     with pytest.raises(NotFoundError):
         cluster.logs("absent", jobs.namespace)
 
 
+@pytest.mark.usefixtures("kubelets")
 def test_a_job_completes_with_its_core(cluster: Cluster, jobs: Any, until: Until) -> None:
     """TaskCompleted on the core completes the Job, ends the surplus, and frees the queue."""
     core = jobs.task("core", 1, ["true"]) | {"policies": [{"event": "TaskCompleted", "action": "CompleteJob"}]}
@@ -255,6 +282,7 @@ def test_a_job_completes_with_its_core(cluster: Cluster, jobs: Any, until: Until
     until(cluster, "Queue", "", lambda _: allocated(cluster, "default") is None)
 
 
+@pytest.mark.usefixtures("kubelets")
 def test_a_pod_that_ignores_the_signal_is_killed(cluster: Cluster, jobs: Any, until: Until) -> None:
     """After the grace period nothing is left of a deleted pod."""
     program = "trap '' TERM; while true; do sleep 1; done"
@@ -265,6 +293,7 @@ def test_a_pod_that_ignores_the_signal_is_killed(cluster: Cluster, jobs: Any, un
     until(cluster, "Pod", jobs.namespace, lambda found: found and found[0]["metadata"]["uid"] != uid)
 
 
+@pytest.mark.usefixtures("kubelets")
 def test_volumes_are_shared_and_visible_outside(cluster: Cluster, jobs: Any, until: Until) -> None:
     """Pods that mount a claim see one folder, and whoever asks the cluster sees it, too."""
     folder = cluster.volume(jobs.namespace, "shared")
@@ -278,12 +307,14 @@ def test_volumes_are_shared_and_visible_outside(cluster: Cluster, jobs: Any, unt
     assert (folder / "x").read_text() == "here\n"
 
 
+@pytest.mark.usefixtures("volcano")
 def test_preflight_finds_what_would_not_run(cluster: Cluster, jobs: Any) -> None:
     """A fine Job has no findings; an unknown queue and a gang beyond the cluster have one with a remedy each."""
     assert cluster.preflight(jobs.sleeping("fine", 2)) == []
     lost = jobs.sleeping("lost", 1)
     lost["spec"]["queue"] = "nowhere"
     huge = jobs.sleeping("huge", 100)
+    huge["spec"]["queue"] = "research"
     for job, path in ((lost, "spec.queue"), (huge, "spec.minAvailable")):
         findings = cluster.preflight(job)
         assert [finding[0] for finding in findings] == [path]

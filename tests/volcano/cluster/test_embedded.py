@@ -11,7 +11,10 @@ import psutil
 import pytest
 
 from kfp_volcano.errors import SpecError
-from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster, parse_nodes
+from kfp_volcano.schemas.validation import training_job
+from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
+from kfp_volcano.volcano.cluster.logical_nodes import parse_nodes
+from kfp_volcano.volcano.manifests.job import job_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,21 +139,26 @@ def test_a_container_without_its_config_fails_in_words(
     assert "absent" in embedded.logs("job-core-0", jobs.namespace)[0]
 
 
-def test_tensorflow_servers_have_ports_of_their_own(tmp_path: Path, jobs: Any, until: Callable[..., Any]) -> None:
-    """They listen on all addresses of the machine: in TF_CONFIG, and only there, each has the port of its pod."""
+@pytest.mark.parametrize(
+    ("variable", "port"), [("TF_CONFIG", 2222), ("PET_RDZV_ENDPOINT", 29400), ("KFP_VOLCANO_HEAD", 6379)]
+)
+def test_servers_have_ports_of_their_own(
+    tmp_path: Path, jobs: Any, until: Callable[..., Any], variable: str, port: int
+) -> None:
+    """They listen on all addresses of the machine: in what names them, and only there, each has the port of its pod."""
     cluster = EmbeddedCluster(tmp_path)
-    text = "job-core-0.job:2222 job-core-1.job:2222"
-    container = {"env": [{"name": "TF_CONFIG", "value": text}, {"name": "OTHER", "value": text}]}
+    text = f"job-core-0.job:{port} job-core-1.job:{port}"
+    container = {"env": [{"name": variable, "value": text}, {"name": "OTHER", "value": text}]}
     try:
         cluster.create(jobs.job("job", [jobs.task("core", 2, DUMP, container=container)]))
         until(cluster, "Job", jobs.namespace, completed)
         seen = [json.loads(cluster.logs(f"job-core-{index}", jobs.namespace)[0]) for index in range(2)]
     finally:
         cluster.shutdown(0)
-    ports = [each.rpartition(":")[2] for each in seen[0]["TF_CONFIG"].split()]
+    ports = [each.rpartition(":")[2] for each in seen[0][variable].split()]
     assert ports == [each["KFP_VOLCANO_PORT"] for each in seen]
     assert ports[0] != ports[1]
-    assert seen[0]["OTHER"].count(":2222") == 2
+    assert seen[0]["OTHER"].count(f":{port}") == 2
 
 
 def test_secrets_and_config_maps_are_environment_and_files(
@@ -214,6 +222,28 @@ def test_preflight_looks_at_this_machine(embedded: EmbeddedCluster, jobs: Any, t
     assert "spec.minAvailable" in findings
 
 
+def test_preflight_looks_behind_what_starts_a_program(embedded: EmbeddedCluster) -> None:
+    """A program that is missing is found behind the agent, the wait for MPI's workers, and torchrun's set-up."""
+
+    def missing(framework: str, strategy: str, roles: dict[str, Any]) -> list[str]:
+        spec = {"framework": framework, "image": "x", "command": ["no-such/torchrun"], "queue": "research"}
+        value = {"apiVersion": "kfp-volcano/v1", "kind": "TrainingJob", "metadata": {"name": "a"}}
+        job = training_job({**value, "spec": {**spec, "roles": roles, "elasticity": {"strategy": strategy}}})
+        manifest = job_manifest(job, name="a", run_id="r", step="s", workers=1)
+        return [message for path, message, _ in embedded.preflight(manifest) if path.endswith("command")]
+
+    one = {"worker": {"replicas": 1}}
+    for framework, strategy, roles in (
+        ("custom", "restart", one),
+        ("pytorch", "fixed", one),
+        ("pytorch", "restart", one),
+        ("mpi", "fixed", {"launcher": {"replicas": 1}, **one}),
+        ("mpi", "restart", {"launcher": {"replicas": 1}, **one}),
+    ):
+        (message,) = missing(framework, strategy, roles)
+        assert "no-such/torchrun" in message
+
+
 def test_scheduling_is_told_in_events(embedded: EmbeddedCluster, jobs: Any, until: Callable[..., Any]) -> None:
     """A gang that waits has an Event with the reason, regarding its Job."""
     embedded.create(jobs.sleeping("job", 3, gpus=3))
@@ -235,8 +265,35 @@ def test_a_finished_job_expires(embedded: EmbeddedCluster, jobs: Any, until: Cal
     until(embedded, "Job", jobs.namespace, lambda found: not found)
 
 
-@pytest.mark.parametrize("text", ["", "2", "x4", "0x4", "2x-1", "axb"])
+@pytest.mark.parametrize("text", ["", "2", "x4", "0x4", "2x-1", "axb", "2x4,", "2x4@", "2x4@24", "1x0@24Gi", "1x1@0Gi"])
 def test_a_shape_that_is_none_is_refused(text: str) -> None:
     """Nodes are written as a number of nodes and their GPUs."""
     with pytest.raises(SpecError, match="2x4"):
         parse_nodes(text)
+
+
+def test_nodes_have_whole_gpus_or_shared_ones(tmp_path: Path) -> None:
+    """Groups are numbered through; shared ones look as the device plugin leaves them."""
+    cluster = EmbeddedCluster(tmp_path, nodes="1x4,2x2@24Gi")
+    try:
+        nodes = {node["metadata"]["name"]: node for node in cluster.list("Node")[0]}
+        assert {name: node["status"]["allocatable"].get("nvidia.com/gpu") for name, node in nodes.items()} == {
+            "node-0": "4",
+            "node-1": None,
+            "node-2": None,
+        }
+        shares = nodes["node-2"]["status"]["allocatable"]
+        assert shares.items() >= {
+            ("volcano.sh/vgpu-number", "20"),
+            ("volcano.sh/vgpu-memory", "49152"),
+            ("volcano.sh/vgpu-cores", "200"),
+        }
+        assert nodes["node-2"]["metadata"]["annotations"]["volcano.sh/node-vgpu-register"].count("24576") == 2
+    finally:
+        cluster.shutdown(grace_s=0)
+
+
+def test_the_classes_of_deploy_are_there(embedded: EmbeddedCluster) -> None:
+    """As an administrator would have installed them; pods get their values."""
+    classes = {each["metadata"]["name"]: each["value"] for each in embedded.list("PriorityClass")[0]}
+    assert classes["batch"] > classes["batch-surplus"] > classes["batch-low"]

@@ -14,6 +14,7 @@ import pytest
 
 from kfp_volcano.errors import UnavailableError
 from kfp_volcano.volcano.cluster.connect import connect
+from kfp_volcano.volcano.cluster.host import start_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,6 +94,21 @@ def test_where_nobody_answers_the_cluster_is_unavailable(address: str) -> None:
 def test_without_a_target_the_way_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no cluster is named, or one that is not understood, the error says how to run on this machine."""
     monkeypatch.delenv("KFP_VOLCANO_CLUSTER", raising=False)
-    for target in (None, "kubernetes"):
+    for target in (None, "nowhere"):
         with pytest.raises(UnavailableError, match="--local"):
             connect(target)
+
+
+def test_a_ray_that_does_not_start_is_tried_again_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be too slow once on a busy machine; in the end the error says so, and Ray's settings are as before."""
+    before, tries = dict(os.environ), []
+
+    def init(**_options: object) -> None:
+        tries.append(os.environ["RAY_AUTH_TOKEN"])
+        raise Exception("timed out during startup")  # noqa: TRY002 - as Ray does
+
+    monkeypatch.setattr("ray.init", init)
+    with pytest.raises(UnavailableError, match="did not start: timed out"):
+        start_host(tmp_path)
+    assert len(set(tries)) == 3
+    assert dict(os.environ) == before

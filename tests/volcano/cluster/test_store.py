@@ -96,7 +96,7 @@ def test_an_impossible_patch_is_invalid(patch: list[dict[str, object]]) -> None:
 def test_an_unknown_kind_is_refused() -> None:
     """The kinds that are served are named in the refusal."""
     with pytest.raises(InvalidError, match="PodGroup"):
-        Store().list("Deployment")
+        Store().list("Gadget")
 
 
 @settings(max_examples=50, deadline=None)

@@ -251,6 +251,7 @@ def specs(draw):
             "strategy": strategy,
             **({"grace": "10m"} if grace else {}),
             **draw(optional(cooldown=DURATION, batch=st.just({"global": 64}))),
+            **(draw(optional(agent=st.fixed_dictionaries({"image": WORD}))) if strategy == "restart" else {}),
         },
         "faults": draw(faults(strategy, grace)),
         **draw(common("spec")),
@@ -333,14 +334,52 @@ def test_no_policy_fires_on_a_scale_down(case):
 @few
 @given(rendered())
 def test_retries_count_for_the_largest_size(case):
-    """Volcano adds up the restarts of a task's pods, so that its limit grows with the most pods it may have."""
+    """Volcano adds up the restarts of a task's pods, so that its limit grows with the most pods it may have.
+
+    A pod whose preflight failed has been started again once when it is moved.
+    """
     job, manifest, _ = case
     replicas = job.workers.replicas
     largest = {"coordinator": 1, "core": replicas.min, "elastic": replicas.max - replicas.min}
     largest |= {role.name: role.replicas.max for role in job.roles}
     for task in manifest["spec"]["tasks"]:
-        often = 1 if job.faults.failed == "fail" else job.faults.retries * largest[task["name"]]
-        assert task["maxRetry"] == often
+        before = task["template"]["spec"].get("initContainers", [])
+        examined = names.PREFLIGHT in [container["name"] for container in before]
+        often = (job.faults.retries + examined) * largest[task["name"]]
+        assert task["maxRetry"] == (1 if job.faults.failed == "fail" else often)
+
+
+@few
+@given(rendered())
+def test_the_agent_is_copied_where_it_is_started_from_the_copy(case):
+    """And only there: volume, init container, mount and command go together."""
+    job, manifest, _ = case
+    for task in manifest["spec"]["tasks"]:
+        spec = task["template"]["spec"]
+        (main,) = spec["containers"]
+        copies = {
+            any("/kfp-volcano/agent/agent.pyz" in word for word in main.get("command", [])),
+            any(mount["mountPath"] == "/kfp-volcano/agent" for mount in main.get("volumeMounts", [])),
+            any(volume["name"] == "kfp-volcano-agent" for volume in spec.get("volumes", [])),
+            any(container["name"] == "kfp-volcano-agent" for container in spec.get("initContainers", [])),
+        }
+        assert len(copies) == 1
+        assert copies == {False} or job.elasticity.agent
+        if copies == {True}:
+            assert "kfp_volcano.elastic.agent" not in main["command"]
+
+
+@few
+@given(rendered())
+def test_a_pod_has_time_for_its_program_and_for_the_clean_up(case):
+    """The clean-up's comes on top, and only where one runs."""
+    job, manifest, _ = case
+    for task in manifest["spec"]["tasks"]:
+        spec = task["template"]["spec"]
+        words = spec["containers"][0].get("command", [])
+        tidied = job.faults.cleanup and any("clean-up ended" in word for word in words)
+        least = job.elasticity.grace_s + (job.faults.cleanup.timeout_s if tidied else 0)
+        assert least <= spec["terminationGracePeriodSeconds"] <= least + 7
 
 
 @few

@@ -44,7 +44,7 @@ def test_clean_up_follows_training_however_it_ended(code, tmp_path):
     """The exit code is training's; both programs get their arguments to the letter."""
     mark = tmp_path / "it's clean"
     done = run(
-        scripts.tidied(("sh", "-c", f"echo $1; exit {code}", "x", 'a "b'), Cleanup(command=("touch", str(mark))))
+        scripts.tidied(("sh", "-c", f"echo $1; exit {code}", "x", 'a "b'), Cleanup(command=("touch", str(mark))), 60)
     )
     assert (done.returncode, done.stdout) == (code, 'a "b\n')
     assert mark.exists()
@@ -52,7 +52,7 @@ def test_clean_up_follows_training_however_it_ended(code, tmp_path):
 
 def test_a_clean_up_that_fails_changes_nothing():
     """It is told, and training's exit code stands."""
-    done = run(scripts.tidied(("true",), Cleanup(command=("sleep", "60"), timeout_s=1)))
+    done = run(scripts.tidied(("true",), Cleanup(command=("sleep", "60"), timeout_s=1), 60))
     assert done.returncode == 0
     assert "clean-up ended with exit code 124" in done.stderr
 
@@ -61,7 +61,7 @@ def test_a_stopped_program_ends_by_itself_and_is_cleaned_up_after(tmp_path):
     """SIGTERM reaches the program, which ends in its own time; then comes the clean-up."""
     mark = tmp_path / "clean"
     training = "trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
-    argv = scripts.tidied(("sh", "-c", training), Cleanup(command=("touch", str(mark))))
+    argv = scripts.tidied(("sh", "-c", training), Cleanup(command=("touch", str(mark))), 60)
     with subprocess.Popen(list(argv), env=ENV, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
@@ -70,15 +70,72 @@ def test_a_stopped_program_ends_by_itself_and_is_cleaned_up_after(tmp_path):
     assert mark.exists()
 
 
+def test_a_stopped_program_that_does_not_end_is_killed_in_time_for_the_clean_up(tmp_path):
+    """After its grace; and a second SIGTERM gives it no more."""
+    mark = tmp_path / "clean"
+    training = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+    argv = scripts.tidied(("sh", "-c", training), Cleanup(command=("touch", str(mark))), 1)
+    with subprocess.Popen(list(argv), env=ENV, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 137
+    assert mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("index", "own", "told"),
+    [("0", "", "is_host=1"), ("1", "", "is_host=0"), ("2", "timeout=900", "is_host=0,timeout=900")],
+)
+def test_the_first_worker_hosts_the_rendezvous(index, own, told):
+    """Each torchrun knows without looking at addresses; what the user says of the rendezvous stays."""
+    argv = scripts.torchrun(("sh", "-c", 'echo "$1 $PET_RDZV_CONF"', "x", 'a "b'))
+    env = {**ENV, "KFP_VOLCANO_TASK_INDEX": index, "PET_RDZV_CONF": own}
+    done = subprocess.run(list(argv), env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f'a "b {told}\n'
+
+
+RAY = """#!/bin/sh
+case "$1" in
+health-check) exit 0 ;;
+esac
+echo "$*" >> "$CALLS"
+if [ "$(wc -l < "$CALLS")" -lt 3 ]; then exit 1; fi
+trap 'exit 7' TERM
+echo joined
+while :; do sleep 0.05; done
+"""
+
+
+def test_a_node_that_does_not_join_at_once_tries_again(tmp_path):
+    """Within its time, in its pod; a node that is told to go is told to go, and its exit code is the container's."""
+    calls, programs = tmp_path / "calls", tmp_path / "bin"
+    programs.mkdir()
+    for name, text in {"ray": RAY, "python": "#!/bin/sh\nexit 0\n"}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    env = {**ENV, "PATH": f"{programs}:{ENV['PATH']}", "CALLS": str(calls), "KFP_VOLCANO_HEAD": "head:6379"}
+    argv = list(scripts.ray_worker(cpus=2, gpus=1))
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "joined\n"
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 7
+    assert told.count("it joins again") == 2
+    assert all("--address=head:6379" in call and "--num-gpus=1" in call for call in calls.read_text().splitlines())
+
+
 @pytest.mark.parametrize(
     "argv",
     [
         scripts.mpi_launcher(("mpirun", "x")),
         scripts.mpi_worker(),
+        scripts.torchrun(("x",)),
         scripts.ray_head(("x",), workers=2, cpus=1, gpus=0),
         scripts.ray_worker(cpus=1, gpus=0),
     ],
-    ids=["mpi launcher", "mpi worker", "ray head", "ray worker"],
+    ids=["mpi launcher", "mpi worker", "torchrun", "ray head", "ray worker"],
 )
 def test_each_script_is_a_shell_s(argv):
     """A shell reads it without an error."""

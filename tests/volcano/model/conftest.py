@@ -13,7 +13,7 @@ from kfp_volcano.volcano.cluster.json_patch import apply_patch
 from kfp_volcano.volcano.model import expiry
 from kfp_volcano.volcano.model.configuration import CLASSIC, Configuration
 from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
-from kfp_volcano.volcano.model.objects import phase_of, status_of, terminating
+from kfp_volcano.volcano.model.objects import Transition, phase_of, status_of, terminating
 from kfp_volcano.volcano.model.pods import INDEX, JOB, TASK
 from kfp_volcano.volcano.model.queues import root_queue
 from kfp_volcano.volcano.model.resources import pod_request, resources
@@ -29,7 +29,8 @@ class Lab:
     def __init__(self, configuration: Configuration = CLASSIC) -> None:
         self.configuration = configuration
         self._numbers = itertools.count()
-        self.world = World(lambda: f"uid-{next(self._numbers)}")
+        self.taken: set[str] = set()
+        self.world = World(lambda: f"uid-{next(self._numbers)}", self._note)
         self.now = 0.0
         capacity = {"cpu": "64", "memory": "512Gi", "pods": "200", GPU: "8"}
         for name in ("gpu-0", "gpu-1"):
@@ -55,12 +56,24 @@ class Lab:
             if quiet == seconds:
                 return
 
+    def _note(self, transition: Transition) -> None:
+        """Remember the Jobs whose pods the scheduler took."""
+        pod = transition.new
+        if pod is not None and pod["kind"] == "Pod":
+            conditions = {each["type"] for each in status_of(pod).get("conditions") or ()}
+            self.taken |= {pod["metadata"]["annotations"][JOB]} if "DisruptionTarget" in conditions else set()
+
     def _kubelets(self) -> None:
-        for pod in list(self.world.objects.get("Pod", {}).values()):
+        """One pod after the other, and the controllers are faster than that."""
+        for key in list(self.world.objects.get("Pod", {})):
+            pod = self.world.objects["Pod"].get(key)
+            if pod is None:
+                continue
             if terminating(pod):
-                self.world.remove("Pod", (NAMESPACE, pod["metadata"]["name"]), self.now)
+                self.world.remove("Pod", key, self.now)
             elif pod["spec"].get("nodeName") and phase_of(pod) == "Pending":
                 self._status(pod, phase="Running", restarts=0)
+            run_controllers(self.world, self.now)
 
     def _status(self, pod: dict[str, Any], *, phase: str, restarts: int, code: int | None = None) -> None:
         state: dict[str, Any] = {"running": {}} if code is None else {"terminated": {"exitCode": code}}
@@ -153,7 +166,7 @@ class Lab:
         spec = group["spec"]
         return {
             "phase": phase_of(group),
-            "minMember": spec["minMember"],
+            "minMember": spec.get("minMember"),
             "minTaskMember": spec["minTaskMember"],
             "minGPU": spec["minResources"].get(f"requests.{GPU}"),
         }

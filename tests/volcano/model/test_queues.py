@@ -89,6 +89,23 @@ def test_queues_share_by_what_they_deserve(lab: Any, make: Any) -> None:
     assert [lab.running(name)["w"] for name in ("small", "large", "none")] == [4, 12, 0]
 
 
+def test_teams_share_by_what_their_departments_had_when_the_cycle_began(lab: Any, make: Any) -> None:
+    """Within a cycle a department's share does not grow: of two that start at nothing the elder's team takes all."""
+    lab.queue(make.queue("kept", reclaimable=False))
+    for department in ("d1", "d2"):
+        lab.queue(make.queue(department, deserved=8))
+        lab.queue(make.queue(f"{department}-team", parent=department, deserved=8, reclaimable=False))
+    lab.settle()
+    lab.submit(make.job("filler", make.task("w", 8, 8), queue="kept"))
+    lab.settle()
+    for name, department in (("a", "d1"), ("b", "d2")):
+        lab.submit(make.job(name, make.task("core", 1, 1), make.task("more", 9, 0), queue=f"{department}-team"))
+    lab.settle()
+    lab.delete("filler")
+    lab.settle()
+    assert (sum(lab.running("a").values()), sum(lab.running("b").values())) == (8, 0)
+
+
 def test_a_resource_that_no_node_has_keeps_a_gang_out(lab: Any, make: Any) -> None:
     """The root queue may use what the cluster has: a gang that asks for something else is not let in."""
     task = make.task("w", 1, 1)

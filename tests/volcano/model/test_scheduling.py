@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kfp_volcano.volcano.model.objects import phase_of, status_of
 from kfp_volcano.volcano.model.pods import INDEX, JOB, TASK
-from kfp_volcano.volcano.model.resources import parse_quantity, quantities
+from kfp_volcano.volcano.model.resources import canonical, parse_quantity, quantities
 
 GPU = "nvidia.com/gpu"
 ROOM = {"gpu-0": 8, "gpu-1": 8}
@@ -156,6 +156,45 @@ def test_a_pod_carries_what_volcano_gives_it(lab: Any) -> None:
     lab.patch("a", replicas(2))
     lab.settle()
     assert lab.world.get("ConfigMap", ("default", "a-svc"))["data"]["VC_ELASTIC_NUM"] == "2"
+
+
+def test_a_minimum_of_nothing_is_not_written(lab: Any) -> None:
+    """A PodGroup, as Go writes it, has no `minMember` where that is zero."""
+    lab.submit(job("a", 0, 2))
+    lab.settle()
+    (group,) = lab.world.objects["PodGroup"].values()
+    assert "minMember" not in group["spec"]
+    assert group["spec"]["minTaskMember"] == {"core": 0, "elastic": 0}
+
+
+def test_pods_follow_one_another_to_the_node_that_was_cleared(lab: Any) -> None:
+    """A pod that is taken no longer weighs on its node's score, so that the gang fills it before it clears another."""
+    for name, value in (("low", 1), ("high", 100)):
+        lab.priority(name, value)
+    lab.submit(job("a", 2, 0, gpus=4, priorityClassName="low"))
+    lab.settle()
+    lab.submit(job("b", 3, 0, gpus=2, priorityClassName="high"))
+    lab.settle()
+    lab.submit(job("c", 5, 0, gpus=1, priorityClassName="high"))
+    lab.settle()
+    assert (pods(lab, "a"), pods(lab, "c")) == ({"Running": 1, "Pending": 1}, {"Running": 5})
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1000m", "1"),
+        ("1.0", "1"),
+        ("1500m", "1500m"),
+        ("1024Mi", "1Gi"),
+        ("1000", "1k"),
+        ("1536Mi", "1536Mi"),
+        (0, "0"),
+    ],
+)
+def test_quantities_are_written_as_kubernetes_does(text: str | int, shown: str) -> None:
+    """In the largest unit of its kind without a fraction."""
+    assert canonical(text) == shown
 
 
 @pytest.mark.parametrize(

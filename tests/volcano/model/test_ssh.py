@@ -22,7 +22,12 @@ JOB = {
                 "name": name,
                 "replicas": 1,
                 "minAvailable": 1,
-                "template": {"spec": {"containers": [{"name": "c", "image": "i"}], "initContainers": [{"name": "n"}]}},
+                "template": {
+                    "spec": {
+                        "containers": [{"name": "c", "image": "i"}],
+                        "initContainers": [{"name": "n", "image": "i"}],
+                    }
+                },
             }
             for name in ("launcher", "worker")
         ],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Document", "documents"]
 
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_NOTHING = re.compile(r"(?:\s|#[^\n]*(?:\n|$)|%[^\n]*(?:\n|$)|\.\.\.(?:\n|$))*")
+_NOTHING = re.compile(r"\ufeff?(?:\s|#[^\n]*(?:\n|$)|%[^\n]*(?:\n|$)|\.\.\.(?:\n|$))*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

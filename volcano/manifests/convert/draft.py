@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas.kubernetes import NOT_TAKEN, part_findings, patch_findings
+from kfp_volcano.schemas.quantities import quantity
 from kfp_volcano.schemas.wording import dotted
 from kfp_volcano.volcano.manifests.convert.source import refuse
 
@@ -138,6 +139,8 @@ class Draft:
     """What becomes of a container that failed: Always, OnFailure, Never or ExitCode."""
     restart_path: str = ""
     """Where that is said."""
+    twins: list[Draft] = field(default_factory=list)
+    """Roles of equal pods that became part of this one."""
     shared: set[Path] = field(default_factory=set)
     """What went to the spec, because all roles have it alike."""
 
@@ -158,9 +161,17 @@ class Draft:
 
     @property
     def gpus(self) -> int:
-        """Whole GPUs of a pod."""
+        """Whole GPUs of a pod, of any vendor."""
         resources = self.parts.get("resources", {})
-        return 0 if "gpuShare" in resources else int(resources.get("gpu", 0))
+        if "gpuShare" in resources:
+            return 0
+        others = [int(quantity(count)) for name, count in resources.get("extra", {}).items() if "gpu" in name.lower()]
+        return int(resources.get("gpu", 0)) + sum(others)
+
+    @property
+    def origins(self) -> list[Draft]:
+        """The roles of the manifest that it is made of."""
+        return [self, *self.twins]
 
     def template(self) -> Any:
         """All that its pods are made of: two roles with equal ones can be one."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.manifests.convert.assembly import Job
     from kfp_volcano.volcano.manifests.convert.draft import Draft
-    from kfp_volcano.volcano.manifests.convert.source import View
+    from kfp_volcano.volcano.manifests.convert.source import Account, View
 
 __all__ = ["read_policies"]
 
@@ -30,16 +30,29 @@ _MOST_RETRIES = 1000
 
 def read_policies(spec: View, tasks: Sequence[tuple[View, Draft]], job: Job) -> None:
     """Read `policies` and `maxRetry` of a Job and of its tasks, and the restart policies of their pods."""
-    retries = []
+    retries: list[tuple[str, int]] = []
     places: list[tuple[View, Draft | None]] = [*tasks, (spec, None)]
     for view, draft in places:
         for policy in view.maps("policies"):
             _read(policy, job, draft)
-        if (limit := view.number("maxRetry", to="spec.faults.retries")) is not None:
-            retries.append(limit)
+        if (limit := view.number("maxRetry")) is not None:
+            retries.append((view.at("maxRetry"), limit))
     _restarts(job, spec)
-    if retries and job.faults["failed"] != "fail":
-        job.faults["retries"] = min(max(*retries, 1), _MOST_RETRIES)
+    _retries(job, retries, spec.account)
+
+
+def _retries(job: Job, said: Sequence[tuple[str, int]], account: Account) -> None:
+    """What the Job and its tasks say of `maxRetry`: the largest counts."""
+    place, tried = "spec.faults.retries", job.faults["failed"] != "fail"
+    if said and tried:
+        job.faults["retries"] = min(max(1, *(limit for _, limit in said)), _MOST_RETRIES)
+    for path, limit in said:
+        if not tried:
+            account.changed(path, "spec.faults.failed", "nothing is tried again")
+        elif limit == job.faults["retries"]:
+            account.kept(path, place)
+        else:
+            account.changed(path, place, f"is {job.faults['retries']} for all: the largest, from 1 to {_MOST_RETRIES}")
 
 
 def _read(policy: View, job: Job, draft: Draft | None) -> None:
@@ -85,14 +98,15 @@ def _restarts(job: Job, spec: View) -> None:
     """
     account, faults = spec.account, job.faults
     path = "spec.faults.failed"
-    never = all(draft.restart == "Never" for draft in job.drafts)
+    origins = [origin for draft in job.drafts for origin in draft.origins]
+    never = all(draft.restart == "Never" for draft in origins)
     if "failed" in faults:
-        for draft in job.drafts:
+        for draft in origins:
             account.changed(draft.restart_path, path, f"{faults['failed']} is what the policies say")
     else:
         evicted = faults.get("evicted")
         faults["failed"] = "retry" if not never else evicted if evicted in ("restartJob", "fail") else "fail"
-        for draft in job.drafts:
+        for draft in origins:
             if never and faults["failed"] == "restartJob":
                 account.changed(
                     draft.restart_path, path, "a program's failure starts the Job anew, as an eviction does"

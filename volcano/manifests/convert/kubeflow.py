@@ -155,7 +155,8 @@ def read_limits(policy: View, job: Job) -> None:
 def restarts(job: Job, account: Account, limit: int | None, limit_path: str) -> None:
     """What a failed program leads to, by the restart policies of the roles and the limit of restarts (None: none)."""
     # An MPI worker's sshd does not end: what its launcher's end leads to is what counts.
-    deciding = [draft for draft in job.drafts if draft.name == "launcher"] or job.drafts
+    origins = [origin for draft in job.drafts for origin in draft.origins]
+    deciding = [draft for draft in origins if draft.name == "launcher"] or origins
     path = "spec.faults.failed"
     if {draft.restart for draft in deciding} == {"Never"} or limit == 0:
         failed = "fail"
@@ -165,7 +166,7 @@ def restarts(job: Job, account: Account, limit: int | None, limit_path: str) -> 
         failed = "retry"
         _limit(job, account, limit, limit_path)
     job.faults["failed"] = failed
-    for draft in job.drafts:
+    for draft in origins:
         if draft.restart == "ExitCode":
             account.changed(
                 draft.restart_path,
@@ -180,7 +181,9 @@ def restarts(job: Job, account: Account, limit: int | None, limit_path: str) -> 
 
 
 def _limit(job: Job, account: Account, limit: int | None, path: str) -> None:
-    if limit is None and "retries" in job.faults:
+    if "retries" in job.faults:
+        if limit is not None:
+            account.changed(path, "spec.faults.retries", "elasticPolicy.maxRestarts counts, for each worker's program")
         return
     if limit is None:
         account.changed(path, "spec.faults.retries", "restarts had no limit; a worker's program may fail 3 times now")

@@ -6,19 +6,27 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kfp_volcano.schemas import names
 from kfp_volcano.volcano.manifests.convert.source import refuse
 
 if TYPE_CHECKING:
     from kfp_volcano.volcano.manifests.convert.source import View
 
-__all__ = ["Metadata", "read_labels", "read_metadata"]
+__all__ = ["Metadata", "read_labels", "read_metadata", "reserved"]
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME = 63
 _QUEUE = "scheduling.volcano.sh/queue-name"
-_OWNED = ("kfp-volcano/", "app.kubernetes.io/", "volcano.sh/", "scheduling.k8s.io/", "scheduling.volcano.sh/")
 _KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
 _KUEUE = "kueue.x-k8s.io/"
+_OPERATOR = "training.kubeflow.org/"
+_SAID_OTHERWISE = {
+    "volcano.sh/preemptable": (
+        "workers above spec.roles.worker.replicas.min may be taken, those of the gang may not",
+        "a range of replicas",
+    ),
+}
+"""Volcano's annotations of a user's whose matter a TrainingJob decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +87,21 @@ def _name(view: View) -> str:
 def _own(found: dict[str, str], view: View, key: str) -> dict[str, str]:
     own = {}
     for name, value in found.items():
-        path = view.at(key, name)
-        if name.startswith(_KUEUE):
-            view.account.lost(path, "Kueue does not admit Volcano Jobs", "name a queue of Volcano's in spec.queue")
-        elif name == _KUBECTL or name.startswith(_OWNED):
-            view.account.lost(path, "is set by others", "leave it out")
+        if told := reserved(key, name):
+            view.account.lost(view.at(key, name), *told)
         else:
-            view.account.kept(path, f"metadata.{key}")
+            view.account.kept(view.at(key, name), f"metadata.{key}")
             own[name] = value
     return own
+
+
+def reserved(key: str, name: str) -> tuple[str, str] | None:
+    """Why a label or an annotation (`key` says which) of that name is not taken over, and what to do; None: it is."""
+    if name in _SAID_OTHERWISE:
+        return _SAID_OTHERWISE[name]
+    if name.startswith(_KUEUE):
+        return "Kueue does not admit Volcano Jobs", "name a queue of Volcano's in spec.queue"
+    if name == _KUBECTL or name.startswith(_OPERATOR):
+        return "is set by others", "leave it out"
+    taken = names.is_reserved_label(name) if key == "labels" else names.is_reserved_annotation(name)
+    return ("kfp-volcano or Volcano sets those that begin so", "a name of your own") if taken else None

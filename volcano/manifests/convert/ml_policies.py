@@ -61,7 +61,8 @@ def apply(job: Job, trainer: View, policy: View, *, parallelism: int) -> None:
             },
             trainer,
         )
-    trainer.changed("numProcPerNode", worker.place(), "nothing reads it without a policy of PyTorch or MPI")
+    if not {"torch", "mpi"} & {*policy}:
+        trainer.changed("numProcPerNode", worker.place(), "nothing reads it without a policy of PyTorch or MPI")
 
 
 def _told(worker: Draft, variables: dict[str, str], trainer: View) -> None:
@@ -116,7 +117,7 @@ def _processes(trainer: View, policy: View, worker: Draft) -> int:
         return said
     if isinstance(said, str) and said.isdecimal():
         return int(said)
-    if worker.gpus or said == "gpu":
+    if said == "gpu" or (worker.gpus and said != "cpu"):
         return max(1, worker.gpus)
     cpus = worker.parts.get("resources", {}).get("cpu")
     return max(1, math.ceil(quantity(cpus))) if cpus is not None else 1

@@ -14,7 +14,7 @@ from kfp_volcano.schemas import names
 from kfp_volcano.volcano.manifests.convert import kubeflow, ranks
 from kfp_volcano.volcano.manifests.convert.assembly import new_job
 from kfp_volcano.volcano.manifests.convert.metadata import read_metadata
-from kfp_volcano.volcano.manifests.convert.program import basename, replace_hosts, texts
+from kfp_volcano.volcano.manifests.convert.program import SHELLS, basename, replace_hosts, texts
 from kfp_volcano.volcano.manifests.convert.source import refuse
 
 if TYPE_CHECKING:
@@ -24,15 +24,19 @@ if TYPE_CHECKING:
 
 __all__ = ["convert", "settle_launcher", "settle_worker"]
 
-_HOSTS = (
-    *("--hostfile", "-hostfile", "--machinefile", "-machinefile", "-f", "--default-hostfile"),
-    "--host-discovery-script",
-)
-"""Options whose value is a file of hosts, or a program that prints them."""
+_FILES = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "-f", "--default-hostfile")
+"""Options whose value is a file of hosts."""
+_HOSTS = (*_FILES, "--host-discovery-script")
+"""The same, and that of a program that prints them."""
 _ELASTIC = ("--min-np", "--max-np", "--min-num-proc", "--max-num-proc")
 """Options of Horovod's that only an elastic job has."""
 _CONFIG = "/etc/mpi/"
 """Where the operators mount the hostfile, and the script by which Elastic Horovod asks for hosts."""
+_IN_A_SHELL = re.compile(
+    rf"(\b(?:mpirun|mpiexec)\s(?:[^;&|\n\\]|\\[\s\S])*?)"
+    rf"(?<=\s)(?:{'|'.join(_FILES)})(?:\s+|=){re.escape(_CONFIG)}hostfile(?!\S)\s*"
+)
+"""Such an option of mpirun's in the text of a shell, and the command up to it."""
 _SSHD = re.compile(r"\bsshd\b")
 _V1 = "kubeflow.org/v1"
 
@@ -63,6 +67,10 @@ def convert(document: View) -> Job:
         spec.changed(
             "runLauncherAsWorker", worker.place("replicas"), "one worker more instead: the launcher only starts"
         )
+        for key in ("gpu", "gpuShare", "rdma", "rdmaResource"):
+            if launcher.parts["resources"].pop(key, None) is not None:
+                why = "the launcher only starts: the worker in its place asks for that"
+                account.revise(launcher.place("resources", key), specs.at(), worker.place("resources", key), why)
     job = new_job(metadata, "mpi", drafts)
     _how_it_starts(spec, job, first=first)
     kubeflow.read_clean_up(spec)  # v1 has it here too
@@ -106,7 +114,8 @@ def settle_launcher(launcher: Draft, source: View, account: Account) -> None:
     if found != program:
         why = f"the workers' hosts come by the environment: {' '.join(found[:4])} …"
         account.changed(source.at(), launcher.place("command"), why)
-        account.revise(launcher.place("args"), source.at(), launcher.place("command"), "is part of the command")
+        if args:
+            account.revise(launcher.place("args"), source.at(), launcher.place("command"), "is part of the command")
         command, args = found, []
     launcher.parts["command"], launcher.parts["args"] = command, args
     for text in texts(launcher):
@@ -120,12 +129,16 @@ def settle_launcher(launcher: Draft, source: View, account: Account) -> None:
 
 def _with_hosts(program: list[str]) -> list[str]:
     """A launcher's program without the operator's hostfile. Horovod, which needs one or a list, is given the list."""
+    if basename(program) in SHELLS and not any("horovodrun" in word for word in program):
+        return [_IN_A_SHELL.sub(r"\1", word) for word in program]
     found, skip = [], False
     for word, value in zip(program, [*program[1:], ""], strict=True):
         if skip:
             skip = False
         elif word in _HOSTS and value.startswith(_CONFIG):
             skip = True
+        elif word.startswith(tuple(f"{option}={_CONFIG}" for option in _HOSTS)):
+            continue
         else:
             found.append(word)
     if basename(program) != "horovodrun" or found == program:

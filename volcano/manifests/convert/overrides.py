@@ -30,7 +30,7 @@ def read_overrides(spec: View, drafts: Mapping[str, Draft]) -> list[View]:
     """
     for key in ("podSpecOverrides", "podTemplateOverrides"):
         for override in spec.maps(key):
-            targets = [name for target in override.maps("targetJobs") if (name := target.text("name"))]
+            targets = [name for target in override.maps("targetJobs") if (name := target.text("name", to="spec.roles"))]
             pods = override if key == "podSpecOverrides" else override.map("spec")
             # Without targets it is for all jobs.
             _apply(override.map("metadata"), pods, targets or list(drafts), drafts)
@@ -42,7 +42,7 @@ def read_overrides(spec: View, drafts: Mapping[str, Draft]) -> list[View]:
         jobsets.append(jobset.map("metadata"))
         for job in jobset.map("spec").maps("replicatedJobs"):
             template = job.map("template").map("spec").map("template")
-            _apply(template.map("metadata"), template.map("spec"), [job.text("name") or ""], drafts)
+            _apply(template.map("metadata"), template.map("spec"), [job.text("name", to="spec.roles") or ""], drafts)
     return jobsets
 
 
@@ -53,7 +53,7 @@ def _apply(metadata: View, pod: View, targets: list[str], drafts: Mapping[str, D
         containers = pod.maps("containers")
         main = next((container for container in containers if container.peek("name") in _MAIN), None)
         if main is not None:
-            main.text("name")
+            main.text("name", to=draft.place())
             read_environment(main, draft, override=True)
             read_security(main, draft, "containerSecurityContext", (*CONTAINER, "securityContext"))
         others = [container for container in containers if container is not main]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.schemas.quantities import quantity
 from kfp_volcano.volcano.manifests.convert.draft import CONTAINER, OTHERS, Draft, part
 from kfp_volcano.volcano.manifests.convert.environment import read_environment
+from kfp_volcano.volcano.manifests.convert.metadata import reserved
 from kfp_volcano.volcano.manifests.convert.resources import read_resources
 from kfp_volcano.volcano.manifests.convert.source import refuse
 from kfp_volcano.volcano.manifests.convert.volumes import read_volumes
@@ -17,9 +19,17 @@ from kfp_volcano.volcano.manifests.convert.volumes import read_volumes
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kfp_volcano.volcano.manifests.convert.source import View
+    from kfp_volcano.volcano.manifests.convert.source import Account, View
 
-__all__ = ["read_pod", "read_pod_metadata", "read_program", "read_scheduler", "read_security", "read_template"]
+__all__ = [
+    "read_numa",
+    "read_pod",
+    "read_pod_metadata",
+    "read_program",
+    "read_scheduler",
+    "read_security",
+    "read_template",
+]
 
 _TOLERATION = {"key", "operator", "value", "effect", "tolerationSeconds"}
 _BY_VOLCANO = {
@@ -31,8 +41,7 @@ _BY_VOLCANO = {
     "priority": "is what the PriorityClass says",
 }
 """Fields that would break scheduling or discovery, and why."""
-_RESERVED_LABELS = ("kfp-volcano/", "app.kubernetes.io/", "volcano.sh/", "training.kubeflow.org/")
-_RESERVED_ANNOTATIONS = ("kfp-volcano/", "volcano.sh/", "scheduling.k8s.io/", "scheduling.volcano.sh/")
+_NUMA = "volcano.sh/numa-topology-policy"
 
 
 def read_template(template: View, name: str, *, main: Collection[str] = (), resources: View | None = None) -> Draft:
@@ -42,7 +51,6 @@ def read_template(template: View, name: str, *, main: Collection[str] = (), reso
     of its own.
     """
     draft = Draft(name=name)
-    read_pod_metadata(template.map("metadata"), draft)
     pod = template.map("spec")
     containers = pod.maps("containers")
     if not containers:
@@ -50,6 +58,7 @@ def read_template(template: View, name: str, *, main: Collection[str] = (), reso
     training = next((each for each in containers if each.peek("name") in main), containers[0])
     _read_container(training, draft, resources)
     draft.container = training.at()
+    read_pod_metadata(template.map("metadata"), draft)
     read_pod(pod, draft, container=training)
     for other in containers:
         if other is not training:
@@ -72,6 +81,19 @@ def _read_container(container: View, draft: Draft, resources: View | None) -> No
     for key in container.rest():
         if key != "volumeMounts":
             draft.patch.set((*CONTAINER, key), container.any(key), container.at(key))
+
+
+def read_numa(draft: Draft, policy: str, path: str, account: Account) -> None:
+    """Read how a role's pods are aligned to NUMA nodes, once its resources are known."""
+    resources = draft.parts.get("resources", {})
+    if policy == "none":
+        account.kept(path, draft.place("placement", "numa"))
+    elif resources.get("reserved") and quantity(resources.get("cpu", "0")) % 1 == 0:
+        draft.parts.setdefault("placement", {})["numa"] = policy
+        account.kept(path, draft.place("placement", "numa"))
+    else:
+        why = "the kubelet aligns only pods with whole CPUs whose limits are their requests: it has no effect here"
+        account.lost(path, why, "equal limits and requests of cpu and memory, whole CPUs")
 
 
 def read_scheduler(view: View) -> None:
@@ -110,13 +132,12 @@ def read_pod(pod: View, draft: Draft, *, container: View | None = None) -> None:
 
 def read_pod_metadata(metadata: View, draft: Draft) -> None:
     """Read the labels and annotations of the pods into a role."""
-    for key, found, reserved in (
-        ("labels", draft.labels, _RESERVED_LABELS),
-        ("annotations", draft.annotations, _RESERVED_ANNOTATIONS),
-    ):
+    for key, found in (("labels", draft.labels), ("annotations", draft.annotations)):
         for name, value in metadata.labels(key).items():
-            if name.startswith(reserved):
-                metadata.account.lost(metadata.at(key, name), "belongs to an operator or to Volcano", "leave it out")
+            if name == _NUMA:
+                read_numa(draft, value, metadata.at(key, name), metadata.account)
+            elif told := reserved(key, name):
+                metadata.account.lost(metadata.at(key, name), *told)
             else:
                 found[name] = value
                 metadata.account.kept(metadata.at(key, name), f"metadata.{key}, or podPatch of the role")

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 from kfp_volcano.volcano.manifests.convert.ranks import LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kfp_volcano.volcano.manifests.convert.draft import Draft
     from kfp_volcano.volcano.manifests.convert.source import Account
 
-__all__ = ["basename", "mentions", "replace_hosts", "rewrite", "texts"]
+__all__ = ["SHELLS", "basename", "mentions", "replace_hosts", "rewrite", "texts"]
+
+
+SHELLS = ("sh", "bash", "dash", "zsh")
+_TYPES = ("master", "worker", "chief", "ps", "evaluator", "launcher")
+"""The types of replica of Kubeflow's operators."""
 
 
 def texts(draft: Draft) -> Iterator[str]:
@@ -49,15 +54,19 @@ def rewrite(draft: Draft, change: Callable[[str], str]) -> list[str]:
     return changed
 
 
-def replace_hosts(drafts: Iterable[Draft], job: str, leader: str, account: Account) -> None:
+def replace_hosts(
+    drafts: Iterable[Draft], job: str, leader: str | None, account: Account, *, types: Sequence[str] = _TYPES
+) -> None:
     """Put the leader's host in place of `<job>-<leader>-0`; name the other pods' hosts, which have none.
 
-    The operator's pods, and a Service for each, are called `<job>-<type>-<index>`
-    (`GenGeneralName`, kubeflow/training-operator, pkg/controller.v1/common/util.go).
+    The operators' pods, and their hosts, are called `<job>-<type>-<index>` (`GenGeneralName`,
+    kubeflow/training-operator, pkg/controller.v1/common/util.go; `MakePodName`, volcano-sh/volcano,
+    pkg/controllers/job/helpers/helpers.go).
     """
     tail = r"(?:\.[-a-z0-9]+(?:\.svc(?:\.cluster\.local)?)?)?(?![-A-Za-z0-9])"
-    first = re.compile(rf"(?<![-A-Za-z0-9]){re.escape(job)}-{leader}-0{tail}")
-    other = re.compile(rf"(?<![-A-Za-z0-9]){re.escape(job)}-(?:master|worker|chief|ps|evaluator|launcher)-[0-9]+{tail}")
+    first = re.compile(rf"(?<![-A-Za-z0-9]){re.escape(job)}-{re.escape(leader)}-0{tail}" if leader else r"(?!)")
+    kinds = "|".join(map(re.escape, types))
+    other = re.compile(rf"(?<![-A-Za-z0-9]){re.escape(job)}-(?:{kinds})-[0-9]+{tail}")
     for draft in drafts:
         for key in rewrite(draft, lambda text: first.sub(lambda _: LEADER, text)):
             place = draft.place(*key.split(".", 1))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.volcano.manifests.convert import kubeflow, ranks
 from kfp_volcano.volcano.manifests.convert.assembly import new_job
 from kfp_volcano.volcano.manifests.convert.metadata import read_metadata
-from kfp_volcano.volcano.manifests.convert.program import basename, mentions, replace_hosts
+from kfp_volcano.volcano.manifests.convert.program import SHELLS, basename, mentions, replace_hosts
 from kfp_volcano.volcano.manifests.convert.source import refuse
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ _VARIABLES = "MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE|PET_[A-Z_]+"
 """The variables that the operator sets."""
 _PORT = ("pytorchjob-port", 23456)
 _LAUNCHERS = ("accelerate", "deepspeed", "colossalai", "horovodrun", "mpirun", "mpiexec")
-_SHELLS = ("sh", "bash", "dash", "zsh")
 _NESTED = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)|\b(?:accelerate launch|deepspeed|colossalai run)\b")
 
 
@@ -73,7 +72,7 @@ def _starts_processes(draft: Draft) -> bool:
     words = draft.program
     if "command" not in draft.parts:
         return True
-    if basename(words) in _SHELLS:
+    if basename(words) in SHELLS:
         return any(_NESTED.search(word) for word in words)
     return basename(words) in _LAUNCHERS
 
@@ -229,4 +228,6 @@ def _set_processes(worker: Draft, processes: str | None, source: View, key: str)
     elif processes == "cpu":
         source.account.changed(path, place, "is one process a pod, not one for each CPU of its node", "procs: <number>")
     elif processes:
+        if worker.gpus != worker.parts.get("resources", {}).get("gpu", 0):
+            worker.parts["procs"] = max(1, worker.gpus)  # of another vendor's, which a TrainingJob does not count
         source.account.changed(path, place, "is one process for each GPU of a pod, at least one")

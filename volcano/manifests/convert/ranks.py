@@ -8,13 +8,15 @@ the image knows the command, each worker becomes a role of its own.
 from __future__ import annotations
 
 import copy
+import json
+import re
 from typing import TYPE_CHECKING
 
 from kfp_volcano.schemas import names
 from kfp_volcano.volcano.manifests.convert.source import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kfp_volcano.volcano.manifests.convert.draft import Draft
     from kfp_volcano.volcano.manifests.convert.source import Account, View
@@ -35,8 +37,22 @@ def size(drafts: Sequence[Draft]) -> int:
     return sum(draft.replicas for draft in drafts if isinstance(draft.replicas, int))
 
 
+def beside(draft: Draft, variables: Iterable[str]) -> list[str]:
+    """The other containers of a role's pods that refer to one of the variables."""
+    spec = draft.patch.value.get("spec", {})
+    pattern = re.compile(rf"\$[({{]?(?:{'|'.join(variables)})(?![A-Za-z0-9_])")
+    others = [*spec.get("containers", {}).get("+", []), *(spec.get("initContainers") or [])]
+    return [str(other.get("name")) for other in others if isinstance(other, dict) and pattern.search(json.dumps(other))]
+
+
 def tell(draft: Draft, variables: Mapping[str, str], account: Account) -> None:
     """Give a role the environment that the operator gives its pods; like the operator's, it wins over the user's."""
+    for container in beside(draft, variables):
+        account.lost(
+            str(draft.place("podPatch")),
+            f"the container {container} refers to variables that only the training container gets",
+            "set them there too",
+        )
     for name, value in variables.items():
         place = draft.place("env", name)
         if draft.env.get(name, value) != value:
@@ -59,6 +75,7 @@ def merged(drafts: Sequence[Draft], source: View, account: Account) -> Draft | N
     first.name = "worker"
     for other in others:
         other.name, other.shared = first.name, first.shared
+        first.twins.append(other)
         first.patch.adopt(other.patch)
     return first
 
@@ -107,10 +124,10 @@ def _single(worker: Draft, ranks: Sequence[str], source: View, account: Account)
         "each worker is a role of its own: only the image knows the command that its rank would be told to",
         "write the image's entry point as the workers' command, and convert again",
     )
-    drafts = []
+    drafts, parts = [], worker.parts
     for rank in range(1, count + 1):
         single = worker if rank == 1 else copy.copy(worker)
-        single.parts = copy.deepcopy(worker.parts)
+        single.parts = copy.deepcopy(parts)
         single.shared = set()
         single.name, single.replicas = f"worker-{rank}", 1
         tell(single, dict.fromkeys(ranks, str(rank)), account)

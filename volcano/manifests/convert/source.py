@@ -6,6 +6,7 @@ the same call where the value went (`to=`), or tells the `Account` that it works
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kfp_volcano.errors import Problem, SpecError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.manifests.convert.report import Outcome
 
 __all__ = ["Account", "View", "refuse"]
+
+_PLACEHOLDER = re.compile(r"\$\{?[A-Za-z_]|\{\{|^<.*>$")
 
 
 def refuse(path: str, message: str, remedy: str = "") -> NoReturn:
@@ -195,4 +198,6 @@ class View:
         value = self._value.get(key)
         if value is None or (isinstance(value, kind) and (kind is bool or not isinstance(value, bool))):
             return value
-        return refuse(self.at(key), f"should be {wanted}, but is {shown(value)}")
+        placeholder = isinstance(value, str) and _PLACEHOLDER.search(value)
+        remedy = "fill in the placeholder first, with envsubst for example" if placeholder else ""
+        return refuse(self.at(key), f"should be {wanted}, but is {shown(value)}", remedy)

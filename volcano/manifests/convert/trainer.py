@@ -69,8 +69,8 @@ def _runtime(spec: View, runtimes: Runtimes, namespace: str) -> View:
     """The spec of the job's runtime, which is read like the job itself."""
     reference, account = spec.map("runtimeRef"), spec.account
     name = reference.text("name") or refuse(reference.at("name"), "is missing", "the name of a training runtime")
-    kind = reference.text("kind") or "ClusterTrainingRuntime"
-    if reference.text("apiGroup") not in (None, _GROUP):
+    kind = reference.text("kind", to="spec") or "ClusterTrainingRuntime"
+    if reference.text("apiGroup", to="spec") not in (None, _GROUP):
         refuse(reference.at("apiGroup"), "is not that of Kubeflow Trainer's runtimes", _GROUP)
     value, given = runtimes.find(kind, namespace, name)
     if value is None:

@@ -9,29 +9,30 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kfp_volcano.schemas import names
-from kfp_volcano.schemas.quantities import quantity
 from kfp_volcano.schemas.wire import in_order
 from kfp_volcano.volcano.manifests.convert import mpi, ranks
 from kfp_volcano.volcano.manifests.convert.assembly import new_job
 from kfp_volcano.volcano.manifests.convert.job_policies import read_policies
 from kfp_volcano.volcano.manifests.convert.kubeflow import gang, read_limits
 from kfp_volcano.volcano.manifests.convert.metadata import read_metadata
-from kfp_volcano.volcano.manifests.convert.pod import read_scheduler, read_template
-from kfp_volcano.volcano.manifests.convert.program import rewrite, texts
+from kfp_volcano.volcano.manifests.convert.plugins import FRAMEWORKS, read_plugins
+from kfp_volcano.volcano.manifests.convert.pod import read_numa, read_scheduler, read_template
+from kfp_volcano.volcano.manifests.convert.program import texts
 from kfp_volcano.volcano.manifests.convert.source import refuse
+from kfp_volcano.volcano.manifests.convert.task_names import call, find_hosts, rename
 from kfp_volcano.volcano.manifests.convert.topology import read_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kfp_volcano.volcano.manifests.convert.assembly import Job
     from kfp_volcano.volcano.manifests.convert.draft import Draft
+    from kfp_volcano.volcano.manifests.convert.metadata import Metadata
+    from kfp_volcano.volcano.manifests.convert.plugins import Plugin
     from kfp_volcano.volcano.manifests.convert.source import Account, View
 
-__all__ = ["convert"]
+__all__ = ["convert", "convert_spec"]
 
-_FRAMEWORKS = {"pytorch": "custom", "tensorflow": "tensorflow", "mpi": "mpi", "ray": "ray"}
 _TASKS = {
     "pytorch": {"master": "master", "worker": "worker"},
     "tensorflow": {"chief": "chief", "worker": "worker", "ps": "ps", "evaluator": "evaluator"},
@@ -45,31 +46,31 @@ _SSH = re.compile(r"\bsshd?\b")
 
 def convert(document: View) -> Job:
     """The TrainingJob of a Volcano Job. Raises SpecError where it cannot be said."""
-    spec, account = document.map("spec"), document.account
-    metadata = read_metadata(document)
-    plugins = spec.map("plugins")
-    arguments = {name: plugins.texts(name, to="spec.framework") for name in plugins}
-    plugin = next((name for name in _TASKS if name in arguments), "")
-    roles = _roles(plugin, arguments.get(plugin, []))
-    tasks = [_draft(task, index, roles) for index, task in enumerate(spec.maps("tasks"))]
+    return convert_spec(document.map("spec"), read_metadata(document))
+
+
+def convert_spec(spec: View, metadata: Metadata) -> Job:
+    """The TrainingJob of a JobSpec, which other kinds have too. Raises SpecError where it cannot be said."""
+    account = spec.account
+    plugins = read_plugins(spec.map("plugins"))
+    plugin = next((name for name in FRAMEWORKS if name in plugins), "")
+    tasks = _tasks(spec, plugins, plugin)
     by_task = {draft.name: draft for draft in tasks}
     drafts = list(tasks)
-    if len(by_task) < len(tasks):
-        refuse(spec.at("tasks"), "two tasks have one name", "a name for each")
-    if not drafts:
-        refuse(spec.at("tasks"), "is missing: a Job has tasks")
-    if "ssh" in arguments and plugin != "mpi":
-        plugin = _keys(plugins, drafts) or plugin
-    plugins.lost("hcclrank", "the annotation hccl/rankIndex is not set", "ranks from KFP_VOLCANO_TASK_INDEX")
-    _rename(spec, drafts, account)
+    if "ssh" in plugins and plugin != "mpi":
+        plugin = _keys(plugins["ssh"], drafts, account) or plugin
+    find_hosts(drafts, [_name(task, index) for index, task in enumerate(spec.maps("tasks"))], metadata.name, account)
+    rename(spec, drafts, account)
     for draft in drafts:
         if parents := draft.parts.get("dependsOn"):
             names_of = {name: known.name for name, known in by_task.items()}
             draft.parts["dependsOn"] = [names_of.get(name, name) for name in parents]
-    job = new_job(metadata, _FRAMEWORKS.get(plugin, "custom"), drafts)
+    job = new_job(metadata, plugin if plugin in ("tensorflow", "mpi", "ray") else "custom", drafts)
     job.queue = spec.text("queue", to="spec.queue") or job.queue
-    _framework(job, plugin, arguments.get(plugin, []), spec)
-    if "env" in arguments:
+    _framework(job, plugin, plugins, spec)
+    for each in plugins.values():
+        each.settle()
+    if "env" in plugins:
         for draft in job.drafts:
             ranks.tell(draft, {"VC_TASK_INDEX": ranks.INDEX, "VK_TASK_INDEX": ranks.INDEX}, account)
     _read_volumes(spec, job)
@@ -87,61 +88,62 @@ def convert(document: View) -> Job:
     return job
 
 
-def _keys(plugins: View, drafts: Sequence[Draft]) -> str | None:
+def _tasks(spec: View, plugins: Mapping[str, Plugin], plugin: str) -> list[Draft]:
+    """The tasks of the Job as roles, called as its plugin's arguments say."""
+    roles, containers = _roles(plugins.get(plugin)), _containers(plugins.get("ray"))
+    drafts = [_draft(task, index, roles, containers) for index, task in enumerate(spec.maps("tasks"))]
+    if len({draft.name for draft in drafts}) < len(drafts):
+        refuse(spec.at("tasks"), "two tasks have one name", "a name for each")
+    if not drafts:
+        refuse(spec.at("tasks"), "is missing: a Job has tasks")
+    return drafts
+
+
+def _keys(plugin: Plugin, drafts: Sequence[Draft], account: Account) -> str | None:
     """The plugin ssh by itself: the tasks become launcher and workers of MPI where they are, and are called so.
 
     Keys for anything else have no counterpart: that is refused where a program is seen to use ssh.
     """
-    account = plugins.account
     started = [draft for draft in drafts if any(_MPIRUN.search(text) for text in texts(draft))]
     served = [draft for draft in drafts if any(_SSH.search(text) for text in texts(draft)) and draft not in started]
     if len(started) == len(served) == 1 and len(drafts) == 2 and started[0].replicas == 1:  # noqa: PLR2004  # a pair
         for draft, role in ((started[0], "launcher"), (served[0], "worker")):
-            _call(draft, role, names.CORE if role == "worker" else role, drafts)
+            call(draft, role, drafts, account)
         why = "the tasks are launcher and worker of MPI: the hosts of the workers are in /etc/volcano/core.host"
-        account.changed(plugins.at("ssh"), "spec.framework", why)
+        account.changed(plugin.path, "spec.framework", why)
         return "mpi"
     if started or served:
         refuse(
-            plugins.at("ssh"),
+            plugin.path,
             "makes keys for all pods; of a TrainingJob's frameworks, only mpi has them",
             "one task of one pod that starts mpirun, and one of workers that run sshd",
         )
-    account.lost(plugins.at("ssh"), "the pods get no keys; no program was seen to use ssh", "framework mpi has keys")
+    account.lost(plugin.path, "the pods get no keys; no program was seen to use ssh", "framework mpi has keys")
     return None
 
 
-def _call(draft: Draft, role: str, task: str, drafts: Sequence[Draft]) -> None:
-    """Give a role its name, and change what refers to its task by Volcano's names for it."""
-    variable = f"VC_{draft.name.upper().replace('-', '_')}_"
-    file = f"/etc/volcano/{draft.name}.host"
-    new = {variable: f"VC_{task.upper()}_", file: f"/etc/volcano/{task}.host"}
-    pattern = re.compile("|".join(map(re.escape, new)))
-    for other in drafts:
-        rewrite(other, lambda text: pattern.sub(lambda found: new[found[0]], text))
-    draft.name = role
-
-
-def _roles(plugin: str, arguments: Sequence[str]) -> dict[str, str]:
+def _roles(plugin: Plugin | None) -> dict[str, str]:
     """Task to role, with the names that the plugin's arguments give its tasks."""
-    roles = {}
-    for kind, role in _TASKS.get(plugin, {}).items():
-        roles[_argument(arguments, kind) or kind] = role
-    return roles
+    if plugin is None:
+        return {}
+    return {plugin.text(kind) or kind: role for kind, role in _TASKS.get(plugin.name, {}).items()}
 
 
-def _argument(arguments: Sequence[str], name: str) -> str | None:
-    """The value of `--name=value`, or of `--name value`."""
-    for index, argument in enumerate(arguments):
-        key, equals, value = argument.lstrip("-").partition("=")
-        if key == name:
-            return value if equals else next(iter(arguments[index + 1 : index + 2]), None)
-    return None
+def _containers(ray: Plugin | None) -> tuple[str, ...]:
+    """What Ray's plugin calls the containers that it starts Ray in."""
+    if ray is None:
+        return ()
+    return tuple(ray.text(f"{kind}Container") or kind for kind in ("head", "worker"))
 
 
-def _draft(task: View, index: int, roles: dict[str, str]) -> Draft:
-    name = task.peek("name") or f"default{index}"
-    draft = read_template(task.map("template"), roles.get(str(name), str(name)), main=(str(name),))
+def _name(task: View, index: int) -> str:
+    """The task's name, or the one that Volcano gives it (`DefaultTaskSpec`, pkg/webhooks/admission/jobs/mutate)."""
+    return str(task.peek("name") or f"default{index}")
+
+
+def _draft(task: View, index: int, roles: dict[str, str], containers: Sequence[str]) -> Draft:
+    name = _name(task, index)
+    draft = read_template(task.map("template"), roles.get(name, name), main=(*containers, name))
     task.changed("name", draft.place(), f"is the role {draft.name} now") if draft.name != name else task.text(
         "name", to=draft.place()
     )
@@ -149,12 +151,14 @@ def _draft(task: View, index: int, roles: dict[str, str]) -> Draft:
     if not replicas:
         refuse(task.at("replicas"), "there are none of them", "leave the task out")
     draft.replicas = replicas
-    least = task.number("minAvailable", to=draft.place("min"))
-    if least is not None and 0 < least < replicas:
-        draft.min = least
-    elif least == 0:
-        draft.min = 1
-        task.account.changed(task.at("minAvailable"), draft.place("min"), "is 1: each role has a pod in the gang")
+    least = task.number("minAvailable")
+    if least is not None and 0 < least <= replicas:
+        task.any("minAvailable", to=draft.place("min"))
+        draft.min = least if least < replicas else None
+    elif least is not None:
+        draft.min = 1 if least <= 0 else None
+        bounds = f"from 1, for each role has a pod in the gang, to {replicas}, all pods"
+        task.changed("minAvailable", draft.place("min"), f"is {min(max(least, 1), replicas)} now: {bounds}")
     pod = task.map("template").map("spec")
     draft.restart = pod.text("restartPolicy") or "Always"
     draft.restart_path = pod.at("restartPolicy")
@@ -164,55 +168,26 @@ def _draft(task: View, index: int, roles: dict[str, str]) -> Draft:
     if depends.peek("iteration") == "any" and len(parents) > 1:
         depends.changed("iteration", draft.place("dependsOn"), "waits for all of them, not for any")
     depends.any("iteration", to=draft.place("dependsOn"))
-    _numa(task, draft)
+    if policy := task.text("topologyPolicy"):
+        read_numa(draft, policy, task.at("topologyPolicy"), task.account)
     task.lost("partitionPolicy", "groups of pods within a task have no counterpart", "placement.topology for all pods")
     return draft
 
 
-def _numa(task: View, draft: Draft) -> None:
-    policy = task.text("topologyPolicy")
-    resources = draft.parts["resources"]
-    if policy in (None, "none"):
-        task.account.kept(task.at("topologyPolicy"), draft.place("placement", "numa")) if policy else None
-    elif resources.get("reserved") and quantity(resources.get("cpu", "0")) % 1 == 0:
-        draft.parts.setdefault("placement", {})["numa"] = policy
-        task.account.kept(task.at("topologyPolicy"), draft.place("placement", "numa"))
-    else:
-        why = "the kubelet aligns only pods with whole CPUs whose limits are their requests: it has no effect here"
-        task.lost("topologyPolicy", why, "equal limits and requests of cpu and memory, whole CPUs")
-
-
-def _rename(spec: View, drafts: Sequence[Draft], account: Account) -> None:
-    """Names that kfp-volcano's own tasks have, and what refers to the task that is called `core` now."""
-    for draft in drafts:
-        if draft.name in names.RESERVED_TASKS:
-            account.changed(spec.at("tasks"), draft.place(), f"the name {draft.name} is taken: it is {draft.name}s now")
-            draft.name = f"{draft.name}s"
-    if not any(draft.name == "worker" for draft in drafts):
-        return
-    for draft in drafts:
-        for key in rewrite(draft, _core):
-            place = draft.place(*key.split(".", 1))
-            account.changed(str(place), place, "the workers' task is called core: its hosts are in VC_CORE_HOSTS")
-
-
-def _core(text: str) -> str:
-    for old, new in (("VC_WORKER_", "VC_CORE_"), ("/etc/volcano/worker.host", "/etc/volcano/core.host")):
-        text = text.replace(old, new)
-    return text
-
-
-def _framework(job: Job, plugin: str, arguments: Sequence[str], spec: View) -> None:
+def _framework(job: Job, plugin: str, plugins: Mapping[str, Plugin], spec: View) -> None:
     account, tasks = spec.account, spec.at("tasks")
     by_name = {draft.name: draft for draft in job.drafts}
     if plugin == "pytorch":
-        _pytorch(job, int(_argument(arguments, "port") or 23456), spec)
+        _pytorch(job, plugins[plugin].port("port", 23456), spec)
     elif plugin == "mpi":
         if not {"launcher", "worker"} <= by_name.keys():
             refuse(tasks, "the plugin mpi needs a master and workers", "tasks called as its arguments say")
         mpi.settle_launcher(by_name["launcher"], spec, account)
         mpi.settle_worker(by_name["worker"], spec, account)
-        job.mpi["sshPath"] = "/root/.ssh"
+        if plugin in plugins and "ssh" in plugins:
+            account.kept(plugins["ssh"].path, "spec.mpi.sshPath")
+        given = plugins["ssh"].text("ssh-key-file-path") if "ssh" in plugins else None
+        job.mpi["sshPath"] = given or "/root/.ssh"
     elif plugin == "ray" and "head" in by_name and "command" not in by_name["head"].parts:
         refuse(
             tasks,
@@ -253,9 +228,14 @@ def _minima(spec: View, job: Job) -> None:
     """The gang: the minima of the tasks, and of the Job; those that wait for others are not counted."""
     drafts = [draft for draft in job.drafts if "dependsOn" not in draft.parts]
     if any(draft.min is not None for draft in drafts):
-        least = spec.number("minAvailable", to="spec.minPods")
-        floor = sum(draft.min or ranks.size([draft]) for draft in drafts)
+        least, place = spec.number("minAvailable"), "spec.minPods"
+        floor, total = sum(draft.min or ranks.size([draft]) for draft in drafts), ranks.size(drafts)
         if least is not None:
-            job.min_pods = max(floor, min(least, ranks.size(drafts)))
+            job.min_pods = max(floor, min(least, total))
+            if job.min_pods == least:
+                spec.any("minAvailable", to=place)
+            else:
+                bounds = f"from {floor}, the minima of the roles, to {total}, all pods"
+                spec.changed("minAvailable", place, f"is {job.min_pods} now: {bounds}")
     else:
         gang(job, drafts, spec, "minAvailable")

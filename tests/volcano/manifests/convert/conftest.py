@@ -191,6 +191,28 @@ def every_kind() -> dict[str, Value]:
             managedBy="kueue.x-k8s.io/multikueue",
         ),
         "volcano": volcano_job(),
+        "volcano-plugins": volcano_job(
+            plugins={"pytorch": ["--port=2222", "--wait-master-enabled=true"], "svc": ["--x"], "own": ["--y=z"]},
+            tasks=[
+                {"name": "master", "replicas": 1, "template": template()},
+                {"name": "worker", "replicas": 2, "template": template()},
+            ],
+        ),
+        "volcano-template": job("JobTemplate", volcano_job()["spec"], version="flow.volcano.sh/v1alpha1"),
+        "volcano-cron": job(
+            "CronJob",
+            {
+                "schedule": "*/5 * * * *",
+                "timeZone": "Europe/Berlin",
+                "concurrencyPolicy": "Forbid",
+                "suspend": False,
+                "startingDeadlineSeconds": 60,
+                "successfulJobsHistoryLimit": 3,
+                "failedJobsHistoryLimit": 1,
+                "jobTemplate": {"metadata": {"labels": {"a": "b"}, "name": "x"}, "spec": volcano_job()["spec"]},
+            },
+            version="batch.volcano.sh/v1alpha1",
+        ),
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,48 @@ def test_every_kind_is_converted_whole(make: Any) -> None:
         (result,) = make.convert(value)
         assert isinstance(result, Converted), f"{name}: {result}"
         check(value, result)
+
+
+def another(value: Any) -> Any:
+    """A value of the same type that says something else; of known words another known one."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    words = {"OnFailure": "Never", "Never": "OnFailure", "ExitCode": "Never", "All": "None", "Running": "All"}
+    return words.get(value, f"3{value}" if re.fullmatch(r"[0-9]+[A-Za-z]*", value) else f"{value}x")
+
+
+def changed(value: Any, place: Place) -> Any:
+    """The document with something else at a place."""
+    other = copy.deepcopy(value)
+    parent = other
+    for key in place[:-1]:
+        parent = parent[key]
+    parent[place[-1]] = another(parent[place[-1]])
+    return other
+
+
+CHOICES = re.compile(r"containers\[\d+\]\.name|targetJobs\[\d+\]\.name|spec\.tasks\[\d+\]\.name|spec\.plugins\..*")
+"""Names that only choose: which container trains, which job an override is for, which task a plugin means."""
+
+
+@given(data=st.data())
+def test_no_value_is_read_in_vain(make: Any, data: st.DataObject) -> None:
+    """Say something else anywhere: the spec or the account differs, or the account calls just that field lost.
+
+    So nothing is dropped behind an entry for something around it, and nothing counts as kept that is not.
+    """
+    value = data.draw(st.sampled_from(list(make.every_kind().values())))
+    place = data.draw(st.sampled_from([place for place in leaves(value) if not CHOICES.search(dotted(place))]))
+    (result,) = make.convert(value)
+    (other,) = make.convert(changed(value, place))
+    if not isinstance(other, Converted) or (other.spec, other.entries) != (result.spec, result.entries):
+        return
+    told = {entry.path for entry in result.entries if entry.outcome != "kept"}
+    lost = {entry.path for entry in result.entries if entry.outcome == "lost"}
+    whole = place[:-1] if isinstance(place[-1], int) else place
+    assert {dotted(place), dotted(whole)} & told or {dotted(place[:depth]) for depth in range(1, len(place))} & lost
 
 
 def test_the_operators_own_examples_are_converted(shared: Path) -> None:
@@ -131,9 +175,11 @@ def test_one_refusal_leaves_the_others(make: Any) -> None:
 
 
 def test_what_is_no_job_is_passed_over_beside_one(make: Any) -> None:
-    """A ConfigMap in a job's file is no reason to refuse it; a file of such things alone is."""
+    """A ConfigMap in a job's file is no reason to refuse it, but is told; a file of such things alone is refused."""
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}}
-    assert [type(result) for result in make.convert(other, make.pytorch())] == [Converted]
+    passed, converted = make.convert(other, make.pytorch())
+    assert isinstance(converted, Converted)
+    assert str(passed) == "jobs.yaml, document 1: ConfigMap conf is no training job"
     (refused,) = make.convert(other)
     assert "holds no training job, but ConfigMap" in str(refused)
 

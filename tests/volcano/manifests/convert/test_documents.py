@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from kfp_volcano.errors import SpecError
+from kfp_volcano.volcano.manifests.convert.conversion import Converted, convert_files
 from kfp_volcano.volcano.manifests.convert.documents import documents
 
 
@@ -48,3 +52,18 @@ def test_json_and_nothing() -> None:
     """A file of JSON has one document, an empty one none."""
     assert [document.kind for document in documents('{"kind": "A"}', "f.json")] == ["A"]
     assert list(documents("\n# nothing\n---\n", "f.yaml")) == []
+
+
+def test_placeholders_and_templates_are_called_so(make: Any, refusal: Any) -> None:
+    """What is wrong is not the YAML: somebody has to fill it in first."""
+    job = make.pytorch()
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = "$NUM_NODES"
+    assert "fill in the placeholder first" in refusal(job)
+    (refused,) = convert_files({"t.yaml": "kind: {{ .Values.kind }}\n{{- if x }}\na: 1\n"})
+    assert "render it first (helm template …)" in str(refused)
+
+
+def test_a_byte_order_mark_before_a_separator_is_no_document(make: Any) -> None:
+    """As editors of Windows write it."""
+    text = "\ufeff---\n" + json.dumps(make.pytorch()) + "\n---\n"
+    assert [type(result) for result in convert_files({"j.yaml": text})] == [Converted]

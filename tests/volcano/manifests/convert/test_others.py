@@ -60,6 +60,16 @@ def test_mpi_workers_are_started_by_sshd(make: Any, converted: Any) -> None:
     [
         (None, ["mpirun", "-n", "2", "train"], ["mpirun", "-n", "2", "train"]),
         (["mpirun"], ["--hostfile", "/etc/mpi/hostfile", "train"], ["mpirun", "train"]),
+        (["mpirun", "--hostfile=/etc/mpi/hostfile", "train"], None, ["mpirun", "train"]),
+        (
+            [
+                "sh",
+                "-c",
+                "date; mpirun -n 2 \\\n  -hostfile /etc/mpi/hostfile \\\n  train && mpiexec -f /etc/mpi/hostfile date",
+            ],
+            None,
+            ["sh", "-c", "date; mpirun -n 2 \\\n  \\\n  train && mpiexec date"],
+        ),
         (
             ["horovodrun"],
             [
@@ -71,7 +81,7 @@ def test_mpi_workers_are_started_by_sshd(make: Any, converted: Any) -> None:
     ],
 )
 def test_a_launcher_finds_its_workers_otherwise(
-    make: Any, converted: Any, command: Any, args: list[str], expected: list[str]
+    make: Any, converted: Any, command: Any, args: list[str] | None, expected: list[str]
 ) -> None:
     """By the environment, not by the operator's hostfile or script."""
     launcher = make.replicas(1, command=command, args=args)
@@ -83,23 +93,27 @@ def test_a_launcher_finds_its_workers_otherwise(
     ("command", "args", "why"),
     [
         (None, ["--epochs", "3"], "the launcher has no command"),
-        (["sh", "-c", "mpirun --hostfile /etc/mpi/hostfile train"], [], "the launcher reads /etc/mpi/"),
+        (["sh", "-c", "mpirun date; deepspeed --hostfile /etc/mpi/hostfile train"], [], "the launcher reads /etc/mpi/"),
+        (["sh", "-c", "test -f /etc/mpi/hostfile && mpirun train"], [], "the launcher reads /etc/mpi/"),
     ],
 )
 def test_a_launcher_that_would_not_find_them_is_refused(
     make: Any, refusal: Any, command: Any, args: list[str], why: str
 ) -> None:
-    """A shell's script cannot be changed safely."""
+    """In a shell's script only options of mpirun's can be changed safely."""
     launcher = make.replicas(1, command=command, args=args)
     job = make.job("MPIJob", {"mpiReplicaSpecs": {"Launcher": launcher, "Worker": make.replicas(2)}})
     assert why in refusal(job)
 
 
 def test_a_launcher_that_works_too_is_a_worker_more(make: Any, converted: Any) -> None:
-    """As many processes as before."""
+    """As many processes as before; the launcher, which only starts, holds no GPUs beside that worker's."""
     job = make.every_kind()["mpi-v2"]
+    assert converted(job).spec["spec"]["roles"]["launcher"]["resources"]["gpu"] == 2
     job["spec"]["runLauncherAsWorker"] = True
-    assert converted(job).spec["spec"]["roles"]["worker"]["replicas"] == 3
+    roles = converted(job).spec["spec"]["roles"]
+    assert roles["worker"]["replicas"] == 3
+    assert not {"gpu", "rdma"} & {*roles["launcher"]["resources"]}
 
 
 def test_xgboost_workers_know_master_and_ranks(make: Any, converted: Any) -> None:
@@ -161,3 +175,13 @@ def test_a_failure_leads_to_what_the_restart_policy_says(
     policy = {} if limit is None else {"backoffLimit": limit}
     job = make.job("JAXJob", {"jaxReplicaSpecs": {"Worker": make.replicas(2, restarts)}, "runPolicy": policy})
     assert converted(job).spec["spec"]["faults"]["failed"] == failed
+
+
+def test_containers_beside_the_training_get_no_variables(make: Any, converted: Any) -> None:
+    """Where one of them refers to the operator's, the account says so."""
+    template = make.template("jax")
+    template["spec"]["initContainers"][0]["command"] = ["sh", "-c", "echo $JAX_PROCESS_ID"]
+    worker = {"replicas": 2, "template": template}
+    result = converted(make.job("JAXJob", {"jaxReplicaSpecs": {"Worker": worker}}))
+    lost = [entry.why for entry in result.entries if entry.outcome == "lost"]
+    assert "the container fetch refers to variables that only the training container gets" in lost

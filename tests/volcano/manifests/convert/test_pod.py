@@ -131,3 +131,12 @@ def test_a_container_without_an_image_is_refused(make: Any, refusal: Any) -> Non
     """There is nothing to run."""
     worker = make.replicas(1, image=None)
     assert "containers[0].image: is missing" in refusal(make.job("JAXJob", {"jaxReplicaSpecs": {"Worker": worker}}))
+
+
+def test_numa_alignment_by_annotation_is_placement(make: Any, converted: Any) -> None:
+    """As users of Kubeflow's jobs ask Volcano for it."""
+    template = make.template(resources={"limits": {"cpu": 4, "memory": "8Gi"}})
+    template["metadata"]["annotations"]["volcano.sh/numa-topology-policy"] = "restricted"
+    worker = {"replicas": 1, "template": template}
+    spec = converted(make.job("TFJob", {"tfReplicaSpecs": {"Worker": worker}})).spec["spec"]
+    assert spec["placement"]["numa"] == "restricted"

@@ -140,3 +140,34 @@ def test_the_rank_a_user_sets_gives_way_as_with_the_operator(make: Any, converte
     result = converted(make.pytorch(pytorchReplicaSpecs=specs(make, command=None, env=env)))
     assert result.spec["spec"]["env"]["WORLD_SIZE"] == "4"
     assert any("overridden" in entry.why for entry in result.entries)
+
+
+def test_restart_policies_of_roles_that_become_one_all_count(make: Any, converted: Any) -> None:
+    """Master and workers alike, but for what becomes of their failures."""
+    specs = {"Master": make.replicas(1, "Never"), "Worker": make.replicas(3, "OnFailure")}
+    result = converted(make.job("PyTorchJob", {"pytorchReplicaSpecs": specs}))
+    assert result.spec["spec"]["faults"]["failed"] == "retry"
+    outcomes = {entry.path: entry.outcome for entry in result.entries}
+    assert outcomes["spec.pytorchReplicaSpecs.Master.restartPolicy"] == "changed"
+    assert outcomes["spec.pytorchReplicaSpecs.Worker.restartPolicy"] == "kept"
+
+
+@pytest.mark.parametrize(
+    ("resource", "processes"), [("nvidia.com/gpu", None), ("amd.com/gpu", 4), ("google.com/tpu", None)]
+)
+def test_a_process_for_each_gpu_of_any_vendor(make: Any, converted: Any, resource: str, processes: int | None) -> None:
+    """Where torchrun is left to count them; of NVIDIA's a TrainingJob counts them itself."""
+    resources = {"limits": {"cpu": 8, "memory": "32Gi", resource: 4}}
+    worker = make.replicas(2, resources=resources, command=["torchrun", "train.py"])
+    spec = converted(make.job("PyTorchJob", {"pytorchReplicaSpecs": {"Worker": worker}, "nprocPerNode": "auto"})).spec
+    assert spec["spec"]["roles"]["worker"].get("procs") == processes
+
+
+def test_restarts_of_torchrun_count_before_the_jobs(make: Any, converted: Any) -> None:
+    """maxRestarts is for each worker's program, as retries are."""
+    policy = {"minReplicas": 2, "maxReplicas": 6, "maxRestarts": 10}
+    result = converted(make.pytorch(elasticPolicy=policy))
+    assert result.spec["spec"]["faults"]["retries"] == 10
+    told = {entry.path: entry.outcome for entry in result.entries}
+    assert told["spec.elasticPolicy.maxRestarts"] == "kept"
+    assert told["spec.runPolicy.backoffLimit"] == "changed"

@@ -196,3 +196,24 @@ def test_torchtune_is_refused(make: Any, refusal: Any) -> None:
     job = make.train_job()
     job["spec"]["trainer"]["command"] = ["tune", "run"]
     assert "torchtune" in refusal(job)
+
+
+@pytest.mark.parametrize(
+    ("said", "resources", "processes"),
+    [
+        ("cpu", {"cpu": 3, "amd.com/gpu": 2}, 3),
+        ("auto", {"cpu": 3, "amd.com/gpu": 2}, 2),
+        ("gpu", {"cpu": 3}, 1),
+        (5, {"cpu": 3, "nvidia.com/gpu": 2}, 5),
+    ],
+)
+def test_processes_of_a_node_are_counted_as_in_trainer(
+    make: Any, converted: Any, said: Any, resources: dict[str, int], processes: int
+) -> None:
+    """By GPUs of any vendor, by CPUs, or as said; and the account says that it is kept."""
+    job = make.train_job()
+    job["spec"]["trainer"].update(numProcPerNode=said, resourcesPerNode={"limits": resources})
+    result = converted(job)
+    assert result.spec["spec"]["roles"]["worker"]["procs"] == processes
+    outcomes = [entry.outcome for entry in result.entries if entry.path == "spec.trainer.numProcPerNode"]
+    assert outcomes == ["kept"]

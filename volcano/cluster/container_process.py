@@ -1,4 +1,4 @@
-"""A pod's shim, seen from the host: start containers, stop them, learn how they ended."""
+"""A container's shim, seen from the host: start its program, stop it, learn how it ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.container import Program
 
-__all__ = ["Exit", "PodProcess"]
+__all__ = ["ContainerProcess", "Exit"]
 
 _SHIM = Path(__file__).with_name("shim.py")
 _KILLED = 137
@@ -29,8 +29,8 @@ class Exit:
     signal: int = 0
 
 
-class PodProcess:
-    """One pod's processes. Closing it, or the end of this process, ends them all at once."""
+class ContainerProcess:
+    """One container's processes. Closing it, or the end of this process, ends them all at once."""
 
     def __init__(self, log: Path, env: Mapping[str, str]) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ class PodProcess:
         self._reports = cast("IO[bytes]", self._shim.stdout)
 
     def run(self, program: Program) -> None:
-        """Start a container's program; one at a time."""
+        """Start the container's program; one at a time."""
         self._order({"run": {"argv": program.argv, "env": program.env, "cwd": str(program.cwd), "log": str(self._log)}})
         self._report()
 

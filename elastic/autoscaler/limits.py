@@ -1,0 +1,68 @@
+"""A Job's limits in time that Volcano does not keep by itself. Pure: objects and time come in.
+
+`faults.timeout` counts from the Job's creation, over all its restarts. Volcano keeps `faults.pending` by a policy of
+the Job's tasks, but only for pods that exist: a gang that is not let into its queue has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kfp_volcano.elastic.autoscaler.contracts import spec_of
+from kfp_volcano.elastic.autoscaler.holdings import is_terminating
+from kfp_volcano.schemas.quantities import duration_text
+from kfp_volcano.volcano.manifests.policies import ACTIONS
+from kfp_volcano.volcano.manifests.status import JobState, job_state
+from kfp_volcano.volcano.model.objects import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kfp_volcano.volcano.cluster.base import Manifest
+
+__all__ = ["Limit", "limits", "overdue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What is done with a Job at a time."""
+
+    at: float
+    """Unix seconds."""
+    verb: str
+    """In Volcano's words."""
+    why: str
+
+
+def overdue(job: Manifest, pods: Sequence[Manifest], now: float) -> Limit | None:
+    """The limit that a Job has reached; None where it has reached none, or has ended."""
+    return next((limit for limit in limits(job, pods) if limit.at <= now), None)
+
+
+def limits(job: Manifest, pods: Sequence[Manifest]) -> Iterator[Limit]:
+    """The limits of a Job that has not ended, as it is now.
+
+    Args:
+        job: The Job as read from the cluster.
+        pods: Its pods.
+    """
+    spec, state = spec_of(job), job_state(job)
+    if spec is None or state.final or state is JobState.ENDING or is_terminating(job):
+        return
+    faults, created = spec.faults, parse_time(job["metadata"]["creationTimestamp"])
+    if faults.timeout_s is not None:
+        why = f"it took longer than faults.timeout, {duration_text(faults.timeout_s)}"
+        yield Limit(created + faults.timeout_s, "TerminateJob", why)
+    if faults.pending is not None and state is JobState.PENDING and not pods:
+        why = f"it was not let into its queue for faults.pending.after, {duration_text(faults.pending.after_s)}"
+        yield Limit(_pending_since(job, created) + faults.pending.after_s, ACTIONS[faults.pending.then], why)
+
+
+def _pending_since(job: Manifest, created: float) -> float:
+    entered = [
+        parse_time(each["lastTransitionTime"])
+        for each in (job.get("status") or {}).get("conditions") or ()
+        if each.get("status") == "Pending" and each.get("lastTransitionTime")
+    ]
+    return max(entered, default=created)

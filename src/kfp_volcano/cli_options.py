@@ -1,0 +1,37 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kfp_volcano.volcano.cluster.base import Cluster
+
+__all__ = ["cluster_options", "reach"]
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+
+def cluster_options(command: Command) -> Command:
+    """`--kubeconfig FILE` and `--context NAME`, for `reach`."""
+    file = click.option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The cluster of this kubeconfig; by default the one of KFP_VOLCANO_CLUSTER, KUBECONFIG or ~/.kube/config.",
+    )
+    context = click.option("--context", metavar="NAME", help="The kubeconfig's context; by default its current one.")
+    return file(context(command))
+
+
+def reach(kubeconfig: Path | None, context: str | None) -> Cluster:
+    """The cluster that the options name, else the one that the environment names."""
+    from kfp_volcano.volcano.cluster import connect  # noqa: PLC0415
+
+    if kubeconfig is None and context is None:
+        return connect.connect()
+    return connect.kubernetes(kubeconfig, context)

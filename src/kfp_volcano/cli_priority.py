@@ -1,0 +1,47 @@
+"""The command `kfp-volcano priority`: another priority for a Job that lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kfp_volcano.cli_options import cluster_options, reach
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["priority"]
+
+
+@click.command()
+@click.argument("job", metavar="[NAMESPACE/]JOB")
+@click.argument("name", metavar="CLASS")
+@cluster_options
+def priority(job: str, name: str, *, kubeconfig: Path | None, context: str | None) -> None:
+    """Change the priority of a Job that lives, and say what that reaches.
+
+    JOB is the Volcano Job's name, in `default` if no namespace is given.
+
+    \b
+    Example: kfp-volcano priority vision/resnet-1a2b3c4d interactive
+    """
+    from kfp_volcano.volcano.launcher.priority import change_priority, followed  # noqa: PLC0415
+
+    namespace, _, short = job.rpartition("/")
+    namespace = namespace or "default"
+    cluster = reach(kubeconfig, context)
+    change = change_priority(cluster, short, namespace, name)
+    if not change.patch:
+        click.echo(f"{namespace}/{short}: has priority {name} already", err=True)
+        return
+    click.echo(f"{namespace}/{short}: {change.before or 'no priority'} -> {name}")
+    for sentence in change.reached:
+        click.echo(f"  changed  {sentence}")
+    for sentence in change.kept:
+        click.echo(f"  stays    {sentence}")
+    match followed(cluster, short, namespace, name):
+        case None:
+            click.echo("the Job has no PodGroup now; its next one will have the new priority", err=True)
+        case False:
+            click.echo("its PodGroup has not followed yet: does Volcano's controller run?", err=True)

@@ -1,0 +1,194 @@
+"""What a pod prints, as the kubelet tells it: by container and by time.
+
+The kubelet keeps the output of a container's present run and of the one before, each line with the time at which it
+was printed, and can be asked for what came since a second. So a place in a pod's log is a container, a time to the
+nanosecond, and how many lines of just that time have been told. What is read again is dropped by comparing times, so
+nothing has to be known of restarts: the runs of a container follow each other in time.
+
+Two runs that both end between two readings lose the output of the earlier one: the kubelet does not have it any more.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from kfp_volcano.errors import InvalidError
+from kfp_volcano.volcano.cluster.base import KINDS
+from kfp_volcano.volcano.cluster.kubernetes.connection import Silence
+from kfp_volcano.volcano.cluster.kubernetes.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kfp_volcano.volcano.cluster.base import Manifest
+    from kfp_volcano.volcano.cluster.kubernetes.api import Api
+
+__all__ = ["LogReader", "Place"]
+
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+_STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d) ?")
+_LONGEST_LINE = 64 * 1024
+"""Bytes; what prints more without ending its line, as progress bars do, is told in pieces of this length."""
+_PATIENCE_S = 10.0
+"""How long to try again; a stream that is followed is left to whoever follows it."""
+
+Instant: TypeAlias = tuple[int, str]
+"""Unix seconds, and the digits behind the point."""
+
+_NEVER: Instant = (0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Behind the last line that was told. As text it can be kept and used by another process."""
+
+    pod: str
+    """Its uid: another pod of the same name begins anew."""
+    container: str = ""
+    time: str = ""
+    """As the kubelet writes it; empty: the container's beginning."""
+    told: int = 0
+    """How many lines of that time have been told."""
+
+    def __str__(self) -> str:
+        return " ".join((self.pod, self.container, self.time, str(self.told)))
+
+    @classmethod
+    def parse(cls, text: str, pod: str) -> Place:
+        """The place in the log of a pod that a text names; its beginning where the text names none."""
+        uid, _, rest = text.partition(" ")
+        container, time, told = rest.split(" ") if uid == pod else ("", "", "0")
+        return cls(pod, container, time, int(told))
+
+
+class LogReader:
+    """Reads the log of one pod from a place on."""
+
+    def __init__(self, api: Api, pod: Manifest, after: str, *, tail: int | None = None) -> None:
+        self._api = api
+        self._pod = pod
+        self._tail = tail
+        self.place = Place.parse(after, pod["metadata"]["uid"])
+        """Where the next reading goes on; moves as lines are told."""
+
+    def lines(self, *, follow: bool = False) -> Iterator[str]:
+        """What has been printed and not been told, by one container after the other; each with its line's end.
+
+        With `follow`, also what a container prints from now on, until it ends. Ends early where the kubelet falls
+        silent: the next reading goes on there.
+        """
+        containers = _containers(self._pod)
+        begin = containers.index(self.place.container) if self.place.container in containers else 0
+        try:
+            for container in containers[begin:]:
+                if container != self.place.container:
+                    self.place = Place(self.place.pod, container)
+                yield from self._runs(container, follow=follow)
+                if not _has_succeeded(self._pod, container):
+                    return
+        except Silence:
+            return
+
+    def _runs(self, container: str, *, follow: bool) -> Iterator[str]:
+        """The run before the present one, and the present one.
+
+        The present one's stream is opened first: from then on it stays that run's, and what came before it can only be
+        the run that is read as the one before.
+        """
+        with ExitStack() as stack:
+            present = self._open(stack, container, follow=follow)
+            with ExitStack() as ended:
+                yield from self._new(self._open(ended, container, previous=True))
+            yield from self._new(present)
+
+    def _open(
+        self, stack: ExitStack, container: str, *, previous: bool = False, follow: bool = False
+    ) -> Iterator[bytes]:
+        """The output of a run; none where there has been no such run."""
+        query = {"container": container, "timestamps": "true"}
+        if previous:
+            query["previous"] = "true"
+        if follow:
+            query["follow"] = "true"
+        if self.place.time:
+            query["sinceTime"] = self.place.time
+        if self._tail is not None:
+            query["tailLines"] = str(self._tail)
+        metadata = self._pod["metadata"]
+        request = Request("get", KINDS["Pod"], metadata["namespace"], metadata["name"], "log", query=query)
+        silence_s = self._api.patience.answer_s
+        patience_s = 0.0 if follow else _PATIENCE_S
+        try:
+            return stack.enter_context(self._api.stream(request, silence_s=silence_s, patience_s=patience_s))
+        except InvalidError:  # 400: it waits to start, or there is no run before
+            return iter(())
+
+    def _new(self, chunks: Iterator[bytes]) -> Iterator[str]:
+        """The lines that have not been told; the place moves with them."""
+        since, known = _instant(self.place.time), self.place.told
+        for stamp, text in _stamped(chunks):
+            if since is not _NEVER:
+                at = _instant(stamp)
+                if at < since:
+                    continue
+                if at == since and known:
+                    known -= 1
+                    continue
+                since = _NEVER  # from here on all is new, wherever a clock may be set to
+            told = self.place.told + 1 if stamp == self.place.time else 1
+            self.place = Place(self.place.pod, self.place.container, stamp, told)
+            yield f"{text}\n"
+
+
+def _containers(pod: Manifest) -> list[str]:
+    """The containers whose output is the pod's, in the order in which they run: no sidecars."""
+    spec, annotations = pod["spec"], pod["metadata"].get("annotations") or {}
+    before = [each["name"] for each in spec.get("initContainers") or () if each.get("restartPolicy") != "Always"]
+    return [*before, str(annotations.get(_DEFAULT_CONTAINER) or spec["containers"][0]["name"])]
+
+
+def _has_succeeded(pod: Manifest, container: str) -> bool:
+    """Whether an init container is done, so that the next one may have printed something."""
+    statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    state = next((each.get("state") or {} for each in statuses if each["name"] == container), {})
+    return (state.get("terminated") or {}).get("exitCode") == 0
+
+
+def _stamped(chunks: Iterator[bytes]) -> Iterator[tuple[str, str]]:
+    """Lines, each with its time; one that is not ended yet is left out.
+
+    So is what has no time: the container did not print it, it is the kubelet's own word on why it cannot read.
+    """
+    rest = b""
+    stamp = ""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            found = _STAMPED.match(line) if not stamp else None
+            if found is not None:
+                yield found[0].decode().rstrip(), line[found.end() :].decode(errors="replace")
+            elif stamp:
+                yield stamp, line.decode(errors="replace")
+            stamp = ""
+        while len(rest) > _LONGEST_LINE:
+            found = _STAMPED.match(rest) if not stamp else None
+            begin = 0
+            if found is not None:
+                stamp, begin = found[0].decode().rstrip(), found.end()
+            if stamp:
+                yield stamp, rest[begin:_LONGEST_LINE].decode(errors="replace")
+            rest = rest[_LONGEST_LINE:]
+
+
+def _instant(stamp: str) -> Instant:
+    """A time that can be compared, whatever time zone the node is in."""
+    found = _STAMPED.match(stamp.encode())
+    if found is None:
+        return _NEVER
+    seconds, digits, zone = (part.decode() for part in found.groups(default=b""))
+    offset = "+00:00" if zone == "Z" else zone
+    return int(datetime.fromisoformat(seconds + offset).timestamp()), digits.rstrip("0")

@@ -1,0 +1,93 @@
+"""How a step of a pipeline speaks, fails, and is remembered on its Job."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kfp_volcano.errors import ClusterError, KfpVolcanoError
+from kfp_volcano.schemas.names import ENV_OUT, STEPS
+from kfp_volcano.schemas.records import StepRecord, dump, parse_list
+from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kfp_volcano.volcano.cluster.base import Cluster, Manifest
+    from kfp_volcano.volcano.launcher.reference import JobRef
+
+__all__ = ["Recording", "failing_cleanly", "job_began", "record_step", "recorded", "say"]
+
+
+def say(line: str) -> None:
+    """Print a line: a step's log is its standard output."""
+    print(line, flush=True)  # noqa: T201
+
+
+@contextmanager
+def failing_cleanly(step: str) -> Iterator[None]:
+    """Turn an error raised on purpose into a message and an exit code, without a traceback."""
+    try:
+        yield
+    except KfpVolcanoError as error:
+        print(f"{step}: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        out = os.environ.get(ENV_OUT)
+        if out:
+            # kfp loses exit codes; the command line reads this one, of the step that failed first.
+            record = {"step": step, "exit_code": error.exit_code, "message": str(error)}
+            path = Path(out) / "error.json"
+            if not path.exists():
+                path.write_text(json.dumps(record), encoding="utf-8")
+        sys.exit(error.exit_code)
+
+
+@dataclass
+class Recording:
+    """How a step is going to have ended."""
+
+    outcome: str = "Succeeded"
+
+
+@contextmanager
+def recorded(cluster: Cluster, ref: JobRef, name: str) -> Iterator[Recording]:
+    """Keep the Job's record of a step: that it runs, and how it ended."""
+    started_at = time.time()
+    record_step(cluster, ref, name, "Running", started_at)
+    recording = Recording()
+    try:
+        yield recording
+    except BaseException:
+        with suppress(ClusterError):  # the Job may be gone; what went wrong is told all the same
+            record_step(cluster, ref, name, "Failed", started_at, ended_at=time.time())
+        raise
+    record_step(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
+
+
+def record_step(
+    cluster: Cluster, ref: JobRef, name: str, outcome: str, started_at: float, *, ended_at: float | None = None
+) -> None:
+    """Write on the Job how a step stands; a further word on the same attempt replaces the first."""
+    attempt = int(os.environ.get("KFP_RETRY_INDEX") or 0)
+    entry = StepRecord(name=name, attempt=attempt, outcome=outcome, started_at=started_at, ended_at=ended_at)
+
+    def change(text: str | None) -> str:
+        records = parse_list(StepRecord, text)
+        for index, record in enumerate(records):
+            if (record.name, record.attempt) == (name, attempt):
+                records[index] = replace(entry, started_at=record.started_at)
+                return dump(records)
+        return dump([*records, entry])
+
+    update_annotation(cluster, "Job", ref.name, ref.namespace, STEPS, change)
+
+
+def job_began(job: Manifest) -> float:
+    """When the first step of a Job began, Unix seconds."""
+    records = parse_list(StepRecord, annotation(job, STEPS))
+    return min((record.started_at for record in records), default=time.time())

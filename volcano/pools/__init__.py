@@ -1,0 +1,1 @@
+"""Pools of shared GPUs: how they stand, and which nodes move from one to another. Pure."""
