@@ -54,7 +54,7 @@ POLICY_ONLY = {
     "invalid policy action": "the policies' list of actions lacks RestartPartition",
     "no such key: replicas": "the webhook takes absent replicas for 0, the policies' expressions fail",
     "no such key: name": "the webhook gives a task without a name one, the policies' expressions fail",
-    "no such key: spec": "the webhook fills in an absent spec, the policies' expressions fail",
+    "no such key: spec": "the policies' expressions fail on a Job without a spec, which the model finds has no tasks",
     "no such overload": "the webhook reads whole numbers as quantities, the policies' quantity() only text",
     "must have the same length with": "the webhook splits a path that is absent into one name, which is empty",
     "weights in volcano.sh/hierarchy-weights must be larger than 0": "the webhook reads more numbers than 1 and 1.5",

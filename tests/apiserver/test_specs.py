@@ -44,9 +44,9 @@ def object_of_spec(path: Path) -> str:
 
 
 def queue_of(path: Path) -> str:
-    """The queue: what it is given has to fit those above and below it, which may be told of it."""
-    index = max((place for place, part in enumerate(path) if isinstance(part, int)), default=0)
-    return dotted(path[: index + 1])
+    """The queue above, where there is one: that what it has is too little for those below it is told there."""
+    places = [index for index, part in enumerate(path) if isinstance(part, int)]
+    return dotted(path[: (places[-2:] or [0])[0] + 1])
 
 
 @pytest.fixture(scope="module")

@@ -97,7 +97,8 @@ def _with_defaults(queue: Manifest) -> Manifest:
 
 
 def _annotations(queue: Manifest) -> Mapping[str, str]:
-    return queue["metadata"].get("annotations") or {}
+    """As Go reads them: null is the empty text."""
+    return {name: value or "" for name, value in (queue["metadata"].get("annotations") or {}).items()}
 
 
 def _refuse(problem: str, *fields: str) -> None:

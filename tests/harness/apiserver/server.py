@@ -180,6 +180,7 @@ class ApiServer:
             "--service-cluster-ip-range=10.0.0.0/24",
             "--endpoint-reconciler-type=none",
             "--authorization-mode=Node,RBAC",
+            "--allow-privileged=true",
             "--feature-gates=MutatingAdmissionPolicy=true",
             "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
             f"--cert-dir={self._folder}",

@@ -160,7 +160,7 @@ _RULES: dict[str, Rule] = {
     "runAsUser": ID,
     "supplementalGroups.*": ID,
     "fsGroupChangePolicy": _among("OnRootMismatch", "Always"),
-    "seLinuxChangePolicy": _among("Recursive", "MountOption"),
+    "seLinuxChangePolicy": _among("Recursive"),  # the other behind a feature gate
     "supplementalGroupsPolicy": _among("Merge", "Strict"),
     "procMount": _among("Default", "Unmasked"),
     "seccompProfile.type": _among("Localhost", "RuntimeDefault", "Unconfined"),

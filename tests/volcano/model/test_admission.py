@@ -299,6 +299,13 @@ def test_hierarchies_have_a_weight_for_each_level(path: str, weights: str) -> No
         admit_create(manifest, {})
 
 
+def test_a_hierarchy_of_null_is_none() -> None:
+    """An annotation without a value is an empty text."""
+    manifest = queue("q")
+    manifest["metadata"]["annotations"] = {"volcano.sh/hierarchy": None, "volcano.sh/hierarchy-weights": None}
+    assert admit_create(manifest, {})["spec"]["weight"] == 1
+
+
 def test_hierarchies_begin_at_the_root() -> None:
     """A path that does not begin with `root` gets it, and a weight for it."""
     manifest = queue("q")
