@@ -62,5 +62,5 @@ def _shape(value: Any, text: str) -> Any:
         own = {text, f"hugepages-{text}", f"requests.{text}"}
         return {"key" if key in own else key: _shape(child, text) for key, child in value.items()}
     if isinstance(value, list):
-        return sorted((_shape(item, text) for item in value), key=json.dumps)
+        return sorted((_shape(item, text) for item in value), key=lambda item: json.dumps(item, sort_keys=True))
     return "text" if isinstance(value, str) else value
