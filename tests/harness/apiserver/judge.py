@@ -128,5 +128,5 @@ def _made_from(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     }
 
 
-_MUST_EXIST = {"priorityClassName", "runtimeClassName", "serviceAccountName"}
+_MUST_EXIST = {"priorityClassName", "runtimeClassName", "serviceAccount", "serviceAccountName"}
 """Whether objects of these names exist is another question; about the names the PodTemplate is asked."""
