@@ -21,8 +21,13 @@ from kfp_volcano.volcano.cluster.kubernetes.connection import from_kubeconfig
 pytestmark = pytest.mark.cluster
 
 
+OURS = {"made-by": "test"}
+"""Unlike the ConfigMap that Kubernetes puts into each namespace."""
+
+
 def config(namespace: str, name: str, **data: str) -> Manifest:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data}
+    metadata = {"name": name, "namespace": namespace, "labels": OURS}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def watching(seen: Seen) -> bool:
@@ -55,7 +60,7 @@ def _five(through: KubernetesCluster, namespace: str, monkeypatch: pytest.Monkey
 
 def test_a_list_comes_in_pages(proxy: FaultyProxy, through: KubernetesCluster, namespace: str, five: list[str]) -> None:
     """All of it, each object once and with its kind, and one version for the whole."""
-    found, version = through.list("ConfigMap", namespace)
+    found, version = through.list("ConfigMap", namespace, OURS)
     assert [each["metadata"]["name"] for each in found] == five
     assert {(each["apiVersion"], each["kind"]) for each in found} == {("v1", "ConfigMap")}
     assert not any("managedFields" in each["metadata"] for each in found)
@@ -68,7 +73,7 @@ def test_pages_that_are_gone_are_read_anew(
 ) -> None:
     """Where the server does not keep the version any more between two pages, all is read at once, nothing twice."""
     proxy.plan(Refuse(410, "expired"), when=paging)
-    assert [each["metadata"]["name"] for each in through.list("ConfigMap", namespace)[0]] == five
+    assert [each["metadata"]["name"] for each in through.list("ConfigMap", namespace, OURS)[0]] == five
     assert "limit" not in proxy.seen[-1].path
 
 
