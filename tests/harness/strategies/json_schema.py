@@ -148,8 +148,9 @@ def _children(rule: Schema, value: Any) -> Iterator[tuple[str, str | int, Schema
     for key, child in properties.items():
         yield key, key, child, there.get(key)
     if isinstance(rule.get("additionalProperties"), Mapping):
-        for key in {**there, "name": None}.keys() - properties.keys():
-            yield ANY, key, rule["additionalProperties"], there.get(key)
+        for key in {**there, "name": None}:
+            if key not in properties:
+                yield ANY, key, rule["additionalProperties"], there.get(key)
     if "items" in rule or "prefixItems" in rule:
         items = value if isinstance(value, list) else []
         first = rule.get("prefixItems", [])
