@@ -119,7 +119,7 @@ def test_a_script_with_wrong_settings_ends_with_2() -> None:
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.strip() == "size: 0 is not a whole number of at least 1"
+    assert done.stderr.strip() == "training plan: size: 0 is not a whole number of at least 1"
 
 
 def test_a_share_must_be_trained_on() -> None:

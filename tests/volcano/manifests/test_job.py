@@ -142,7 +142,10 @@ PLACEMENT = optional(
             {
                 "nodeAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": {
-                        "nodeSelectorTerms": [{"matchExpressions": [EXPRESSION]}, {"matchFields": [EXPRESSION]}]
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [EXPRESSION]},
+                            {"matchFields": [{**EXPRESSION, "key": "metadata.name"}]},
+                        ]
                     },
                     "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}],
                 }
@@ -152,7 +155,7 @@ PLACEMENT = optional(
 )
 PATCH = optional(
     metadata=st.builds(lambda text: {"annotations": {"note": text}}, TEXT),
-    spec=st.builds(lambda text: {"hostNetwork": True, "hostAliases": [{"ip": "1.2.3.4", "hostnames": [text]}]}, TEXT),
+    spec=st.builds(lambda text: {"hostNetwork": True, "hostAliases": [{"ip": "1.2.3.4", "hostnames": [text]}]}, LABEL),
 )
 PREFLIGHT = COMMAND | st.fixed_dictionaries({"command": COMMAND}, optional={"image": WORD, "timeout": DURATION})
 FRAMEWORKS = {
