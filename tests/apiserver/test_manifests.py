@@ -33,7 +33,7 @@ WEBHOOK_ONLY = {
     "partitions": r"'(Replicas|MinAvailable)' (are|is) not equal to \w+\*\w+ in task: \S*, job: \S*",
     "tiers": r"(in subGroupPolicy '[^']*': )?must not specify 'highestTierAllowed' and 'highestTierName'[^.]*y\.? ?",
     "mpi": r"The specified mpi master task was not found",
-    "NUMA": r" ?the cpu request isn't  an integer in [^.]*\.",
+    "NUMA": r" ?the cpu request isn't  an integer in spec\.task\[\d+\] container\[\d+\]\.",
     "pod templates": r"(?s) ?spec\.task\[\d+\]\.template\..*",
     "names of pods": r" ?create pod with name .*? validate failed \[[^]]*\];?",
     "claims named and described": r"conflict: If you want to use an existing PVC, just .* to specify VolumeClaimName",
@@ -55,6 +55,7 @@ POLICY_ONLY = {
     "invalid policy action": "the policies' list of actions lacks RestartPartition",
     "no such key: replicas": "the webhook takes absent replicas for 0, the policies' expressions fail",
     "no such key: name": "the webhook gives a task without a name one, the policies' expressions fail",
+    'name: Invalid value: "": ': "the same: a name that is empty is none",
     "no such key: spec": "the policies' expressions fail on a Job without a spec, which the model finds has no tasks",
     "no such overload": "the webhook reads whole numbers as quantities, the policies' quantity() only text",
     "must have the same length with": "the webhook splits a path that is absent into one name, which is empty",
@@ -132,7 +133,8 @@ def stored(manifest: dict[str, Any], given: dict[str, Any]) -> Any:
     if manifest["kind"] != "Job":
         return spec
     for task, was in zip(spec["tasks"], given["spec"]["tasks"], strict=True):
-        for field in {"maxRetry", "minAvailable"} - {key for key, value in was.items() if value is not None}:
+        filled_in = {"minAvailable"} if was.get("minAvailable") is None else set()
+        for field in filled_in | ({"maxRetry"} if not was.get("maxRetry") else set()):
             task.pop(field, None)
     return spec
 
