@@ -41,20 +41,16 @@ def main() -> None:
 
 
 def _submit(component: Any, given: Any) -> str:
+    from kfp_volcano.volcano.launcher.wrapped import input_artifacts
     from kfp_volcano.volcano.launcher.wrapped_steps import submit_component
 
     values = given.get("parameterValues", {})
     ours = {key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)}
-    artifacts = given.get("artifacts", {})
     inputs = {
         "parameterValues": {key: value for key, value in values.items() if not key.startswith(PREFIX)},
-        "artifacts": artifacts,
+        "artifacts": given.get("artifacts", {}),
     }
-    paths = {
-        (name, index): _path(artifact)
-        for name, found in artifacts.items()
-        for index, artifact in enumerate((found or {}).get("artifacts", ()))
-    }
+    paths = {(name, index): _path(artifact) for name, index, artifact in input_artifacts(inputs)}
     part = (ours["instance"], ours["task"])
     return submit_component(component, inputs, paths, run_id=ours["run_id"], part=part, folder=ours["folder"])
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.errors import Problem, SpecError
+from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.codec import typed
 from kfp_volcano.schemas.pods import NODES
 from kfp_volcano.schemas.quantities import duration
 from kfp_volcano.schemas.sound import Sound
-from kfp_volcano.schemas.structure import Finding, deviations, load_schema, normalise
-from kfp_volcano.schemas.wording import dotted, explain, shown
+from kfp_volcano.schemas.structure import Finding, load_schema
+from kfp_volcano.schemas.wording import by_place, examine, problems, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,15 +62,11 @@ class GPUPools:
 
 def gpu_pools(value: Any, *, source: str = "pools") -> GPUPools:
     """The GPUPools in a mapping. Raises SpecError with every problem found."""
-    schema = load_schema("gpu-pools.v1")
-    plain, found = normalise(value, schema)
-    found += [each for deviation in deviations(plain, schema) for each in explain(deviation, schema, ())]
-    first: dict[Path, Finding] = {}
-    for each in found:  # what is of the wrong type is no wrong choice besides
-        first.setdefault(each.path, each)
+    plain, found = examine(value, load_schema("gpu-pools.v1"))
+    first = by_place(found)
     found = [*first.values(), *_findings(Sound(plain, first.keys()))]
     if found:
-        raise SpecError([Problem(dotted(path) or source, what, remedy) for path, what, remedy in found], source=source)
+        raise SpecError(problems(found, source), source=source)
     spec = plain["spec"]
     pools = tuple(typed(Pool, spec["pools"][name], name=name) for name in sorted(spec["pools"]))
     own = {key: part for key, part in spec.items() if key != "pools"}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kfp_volcano.errors import Problem, SpecError
-from kfp_volcano.schemas.structure import Finding, deviations, load_schema, normalise
-from kfp_volcano.schemas.wording import dotted, explain
+from kfp_volcano.errors import SpecError
+from kfp_volcano.schemas.structure import Finding, load_schema
+from kfp_volcano.schemas.wording import examine, problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,11 +33,9 @@ BUILT_IN: Profiles = {
 
 def read_profiles(value: Any, *, source: str = "profiles") -> dict[str, Mapping[str, Any]]:
     """The built-in profiles and those of a document of kind ResourceProfiles. Raises SpecError for what is wrong."""
-    schema = load_schema("resource-profiles.v1")
-    plain, found = normalise(value, schema)
-    found += [each for deviation in deviations(plain, schema) for each in explain(deviation, schema, ())]
+    plain, found = examine(value, load_schema("resource-profiles.v1"))
     if found:
-        raise SpecError([Problem(dotted(path) or source, what, remedy) for path, what, remedy in found], source=source)
+        raise SpecError(problems(found, source), source=source)
     return {**BUILT_IN, **plain["profiles"]}
 
 

@@ -8,40 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.errors import Problem, SpecError
+from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas import names, queue_rules
 from kfp_volcano.schemas.quantities import quantity_text
 from kfp_volcano.schemas.queue_tree import Amounts, QueueNode, QueueTree, Quota
-from kfp_volcano.schemas.structure import deviations, load_schema, normalise
-from kfp_volcano.schemas.wording import dotted, explain
+from kfp_volcano.schemas.structure import load_schema
+from kfp_volcano.schemas.wording import by_place, examine, problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from kfp_volcano.schemas.structure import Finding, Path
 
 __all__ = ["build", "queue_tree"]
 
 
 def queue_tree(value: Mapping[str, Any], *, source: str = "tree") -> QueueTree:
     """The QueueTree in a mapping. Raises SpecError with every problem found."""
-    schema = load_schema("queue-tree.v1")
-    plain, found = normalise(value, schema)
-    found += [each for deviation in deviations(plain, schema) for each in explain(deviation, schema, ())]
-    first = _by_place(found)
-    found = list(_by_place([*first.values(), *queue_rules.findings(plain, first.keys())]).values())
+    plain, found = examine(value, load_schema("queue-tree.v1"))
+    first = by_place(found)
+    found = list(by_place([*first.values(), *queue_rules.findings(plain, first.keys())]).values())
     if found:
-        problems = [Problem(dotted(path) or source, message, remedy) for path, message, remedy in found]
-        raise SpecError(problems, source=source)
+        raise SpecError(problems(found, source), source=source)
     return build(plain)
-
-
-def _by_place(found: list[Finding]) -> dict[Path, Finding]:
-    """The first finding at each place: what is of the wrong type is no wrong choice besides."""
-    first: dict[Path, Finding] = {}
-    for each in found:
-        first.setdefault(each.path, each)
-    return first
 
 
 def build(value: Mapping[str, Any]) -> QueueTree:

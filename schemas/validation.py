@@ -13,9 +13,9 @@ from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas import rules
 from kfp_volcano.schemas.documents import parse
 from kfp_volcano.schemas.profiles import BUILT_IN, filled
-from kfp_volcano.schemas.structure import Finding, Unknown, deviations, load_schema, normalise
+from kfp_volcano.schemas.structure import Finding, Unknown, load_schema
 from kfp_volcano.schemas.wire import build, spec_hash, spec_text, to_wire
-from kfp_volcano.schemas.wording import dotted, explain
+from kfp_volcano.schemas.wording import by_place, examine, problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ def training_job(
     told = {finding.path for finding in found}
     found += [Finding(path, "is not known yet", "give it a value") for path in _unknowns(plain, ()) if path not in told]
     if found:
-        raise SpecError(_problems(found, source), source=source)
+        raise SpecError(problems(found, source), source=source)
     job = build(plain)
     # What is filled in never makes a spec sixteen times as long.
     size = len(spec_text(job).encode()) if len(json.dumps(plain)) > _LONGEST_SPEC / 16 else 0
@@ -72,23 +72,15 @@ def check_known(
     For the time a pipeline is compiled, when some values are still parameters or outputs of earlier steps.
     """
     _, found = _check(value, lenient_numbers=lenient_numbers, profiles=profiles)
-    return _problems(found, source)
+    return problems(found, source)
 
 
 def _check(value: Any, *, lenient_numbers: bool, profiles: Profiles) -> tuple[Any, list[Finding]]:
     schema = load_schema("training-job.v1")
-    plain, found = normalise(value, schema, lenient_numbers=lenient_numbers)
-    found += [each for deviation in deviations(plain, schema) for each in explain(deviation, schema, rules.PLANNED)]
+    plain, found = examine(value, schema, planned=rules.PLANNED, lenient_numbers=lenient_numbers)
     plain, missing = filled(plain, profiles)
-    found += missing
-    first: dict[Path, Finding] = {}
-    for each in found:  # what is of the wrong type is no wrong choice besides
-        first.setdefault(each.path, each)
+    first = by_place([*found, *missing])
     return plain, [*first.values(), *rules.findings(plain, first.keys())]
-
-
-def _problems(found: list[Finding], source: str) -> list[Problem]:
-    return [Problem(dotted(path) or source, message, remedy) for path, message, remedy in found]
 
 
 def _unknowns(value: Any, path: Path) -> Iterator[Path]:

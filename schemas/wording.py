@@ -7,14 +7,15 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.schemas.structure import Finding, child_rule
+from kfp_volcano.errors import Problem
+from kfp_volcano.schemas.structure import Finding, child_rule, deviations, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kfp_volcano.schemas.structure import Deviation, Path, Schema
 
-__all__ = ["dotted", "explain", "shown"]
+__all__ = ["by_place", "dotted", "examine", "explain", "problems", "shown"]
 
 _LONGEST_SHOWN = 60
 _WANTED = {
@@ -54,6 +55,27 @@ def shown(value: Any) -> str:
     """A value as a message quotes it: JSON, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False, default=lambda _: "…")
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
+
+
+def examine(
+    value: Any, schema: Schema, *, planned: Collection[Path] = (), lenient_numbers: bool = False
+) -> tuple[Any, list[Finding]]:
+    """A document in JSON's own types (`normalise`), and what its schema finds wrong with it, in words (`explain`)."""
+    plain, found = normalise(value, schema, lenient_numbers=lenient_numbers)
+    return plain, [*found, *(each for one in deviations(plain, schema) for each in explain(one, schema, planned))]
+
+
+def by_place(found: Iterable[Finding]) -> dict[Path, Finding]:
+    """The first finding at each place: what is of the wrong type is no wrong choice besides."""
+    first: dict[Path, Finding] = {}
+    for each in found:
+        first.setdefault(each.path, each)
+    return first
+
+
+def problems(found: Iterable[Finding], source: str) -> list[Problem]:
+    """Findings as a SpecError lists them; one about the whole is about its `source`."""
+    return [Problem(dotted(path) or source, message, remedy) for path, message, remedy in found]
 
 
 def explain(deviation: Deviation, root: Schema, planned: Collection[Path]) -> Iterator[Finding]:

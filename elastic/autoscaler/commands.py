@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ConflictError
+from kfp_volcano.volcano.model.objects import reference_to
 
 if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
@@ -18,8 +19,7 @@ __all__ = ["command"]
 
 def command(cluster: Cluster, job: Manifest, verb: str, why: str) -> None:
     """Tell the job controller what to do with a Job (`TerminateJob`, …); once where it has not heard of it yet."""
-    metadata = job["metadata"]
-    target = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+    metadata, target = job["metadata"], reference_to(job)
     with suppress(ConflictError):
         cluster.create(
             {

@@ -32,6 +32,8 @@ __all__ = [
     "open_request",
     "outcomes",
     "progress_of",
+    "read",
+    "read_list",
     "request_of",
     "spec_of",
 ]
@@ -58,25 +60,22 @@ def spec_of(job: Manifest) -> TrainingJob | None:
 
 def request_of(job: Manifest) -> ResizeRequest | None:
     """The last request, answered or not."""
-    return _read(ResizeRequest, annotation(job, names.REQUEST))
+    return read(ResizeRequest, annotation(job, names.REQUEST))
 
 
 def hold_of(job: Manifest) -> Hold | None:
     """What a person wants of the autoscaler."""
-    return _read(Hold, annotation(job, names.HOLD))
+    return read(Hold, annotation(job, names.HOLD))
 
 
 def progress_of(job: Manifest) -> Progress | None:
     """Where training stands."""
-    return _read(Progress, annotation(job, names.PROGRESS))
+    return read(Progress, annotation(job, names.PROGRESS))
 
 
 def outcomes(job: Manifest) -> list[ResizeOutcome]:
     """What became of requests, newest last."""
-    try:
-        return parse_list(ResizeOutcome, annotation(job, names.RESIZE))
-    except (ValueError, TypeError, AttributeError):
-        return []
+    return read_list(ResizeOutcome, annotation(job, names.RESIZE))
 
 
 def open_outcome(job: Manifest) -> ResizeOutcome | None:
@@ -120,8 +119,17 @@ def _training_job(text: str) -> TrainingJob | None:
         return None
 
 
-def _read(kind: type[T], text: str | None) -> T | None:
+def read(kind: type[T], text: str | None) -> T | None:
+    """A record in an annotation, None where there is none that can be read."""
     try:
         return None if text is None else parse(kind, text)
     except (ValueError, TypeError, AttributeError):
         return None
+
+
+def read_list(kind: type[T], text: str | None) -> list[T]:
+    """The records in an annotation, none where it cannot be read."""
+    try:
+        return parse_list(kind, text)
+    except (ValueError, TypeError, AttributeError):
+        return []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE
 from kfp_volcano.schemas.names import GPU
+from kfp_volcano.volcano.model.objects import has_ended
 from kfp_volcano.volcano.model.resources import pod_request, resources
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Nodes", "gpus_of", "holds_gpus", "is_terminating", "queue_limit", "task_index", "task_name", "waiting"]
 
 _MILLI = 1000
-_FINISHED = {"Succeeded", "Failed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def gpus_of(pod_spec: Mapping[str, Any]) -> int:
 
 def holds_gpus(pod: Manifest) -> bool:
     """Whether a pod occupies its node; a terminating one does until it is gone."""
-    return bool(pod["spec"].get("nodeName")) and (pod.get("status") or {}).get("phase") not in _FINISHED
+    return bool(pod["spec"].get("nodeName")) and not has_ended(pod)
 
 
 def waiting(pod: Manifest) -> bool:

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import ConflictError, NotFoundError
-from kfp_volcano.volcano.model.objects import parse_time
+from kfp_volcano.volcano.model.objects import parse_time, reference_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,13 +163,7 @@ class JobLease(Lease):
     def _new(self, now: float) -> Manifest:
         """It belongs to the Job, and goes with it. Raises NotFoundError where there is no Job."""
         lease, job = super()._new(now), self._cluster.get("Job", self._name, self._namespace)
-        owner = {
-            "apiVersion": job["apiVersion"],
-            "kind": job["kind"],
-            "name": self._name,
-            "uid": job["metadata"]["uid"],
-        }
-        return {**lease, "metadata": {**lease["metadata"], "ownerReferences": [owner]}}
+        return {**lease, "metadata": {**lease["metadata"], "ownerReferences": [reference_to(job)]}}
 
     def _may_take_from(self, holder: str) -> bool:
         part, _, run = holder.partition(":")

@@ -16,6 +16,7 @@ from kfp_volcano.elastic.autoscaler.executor import Executor
 from kfp_volcano.elastic.autoscaler.keeping import Keeper
 from kfp_volcano.elastic.autoscaler.lease import TERM_S, Lease
 from kfp_volcano.elastic.autoscaler.observation import WATCHED, QueueView
+from kfp_volcano.elastic.autoscaler.unfit import marked
 from kfp_volcano.elastic.policies.guards import next_change
 from kfp_volcano.errors import ClusterError, UnavailableError
 from kfp_volcano.volcano.cluster.informer import Informer
@@ -144,7 +145,8 @@ class QueueAutoscaler:
         looks = [self._lead.due_at, next_change(snapshot)]
         ours = [job for job in jobs if self._ours(job)]
         looks += [self._executor.drive(job, objects["Pod"], now) for job in ours]
-        looks += [self._keeper.keep(job, view.pods_of(job), objects["Node"], now) for job in ours]
+        nodes = marked(objects["Node"])  # few, and the same for each Job
+        looks += [self._keeper.keep(job, view.pods_of(job), nodes, now) for job in ours]
         return min(at for at in looks if at is not None)
 
     def _check_view(self) -> None:

@@ -25,6 +25,7 @@ from kfp_volcano.errors import ClusterError, ConflictError, ForbiddenError, NotF
 from kfp_volcano.schemas.names import MOVES, UNFIT, UNFIT_LABEL
 from kfp_volcano.schemas.records import dump
 from kfp_volcano.volcano.cluster.annotations import annotation_patch
+from kfp_volcano.volcano.manifests.pointer import pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,20 +89,16 @@ def _mark(cluster: Cluster, name: str, mark: Mark) -> None:
 def _label(node: Manifest) -> list[dict[str, Any]]:
     if not node["metadata"].get("labels"):
         return [{"op": "add", "path": "/metadata/labels", "value": {UNFIT_LABEL: _LABELLED}}]
-    return [{"op": "add", "path": f"/metadata/labels/{_escaped(UNFIT_LABEL)}", "value": _LABELLED}]
+    return [{"op": "add", "path": pointer("metadata", "labels", UNFIT_LABEL), "value": _LABELLED}]
 
 
 def _release(cluster: Cluster, name: str, text: str) -> None:
     """Take a mark off, unless it is another by now."""
-    at = f"/metadata/annotations/{_escaped(UNFIT)}"
+    at = pointer("metadata", "annotations", UNFIT)
     patch = [
         {"op": "test", "path": at, "value": text},
         {"op": "remove", "path": at},
-        {"op": "remove", "path": f"/metadata/labels/{_escaped(UNFIT_LABEL)}"},
+        {"op": "remove", "path": pointer("metadata", "labels", UNFIT_LABEL)},
     ]
     with suppress(ConflictError, NotFoundError):
         cluster.patch("Node", name, "", patch)
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")

@@ -25,6 +25,7 @@ from kfp_volcano.schemas.records import Phase, ResizeOutcome, dump
 from kfp_volcano.volcano.cluster.annotations import annotation_patch
 from kfp_volcano.volcano.manifests.resize import resize_patch, workers
 from kfp_volcano.volcano.manifests.status import JobState, job_state
+from kfp_volcano.volcano.model.objects import has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,7 +45,6 @@ served already holds those GPUs."""
 MOST_OUTCOMES = 50
 
 _LIVE = {JobState.PENDING, JobState.RUNNING, JobState.RESTARTING}
-_FINISHED = {"Succeeded", "Failed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _await_pods(job: Manifest, outcome: ResizeOutcome, pods: Sequence[Manifest],
         message = f"the number of workers was set to {size} meanwhile"
         return _write(job, replace(outcome, phase=Phase.ROLLED_BACK, to_workers=size, done_at=now, message=message))
     wanted = _names(job)
-    leaving = [pod for pod in pods if pod["metadata"]["name"] not in wanted and _phase(pod) not in _FINISHED]
+    leaving = [pod for pod in pods if pod["metadata"]["name"] not in wanted and not has_ended(pod)]
     staying = [pod for pod in pods if pod["metadata"]["name"] in wanted and not is_terminating(pod)]
     placed = sum(bool(pod["spec"].get("nodeName")) for pod in staying)
     running = sum(_phase(pod) in {"Running", "Succeeded"} for pod in staying)

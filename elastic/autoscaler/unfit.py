@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kfp_volcano.elastic.autoscaler.contracts import job_key, spec_of
+from kfp_volcano.elastic.autoscaler.contracts import job_key, read, read_list, spec_of
 from kfp_volcano.elastic.autoscaler.holdings import is_terminating
 from kfp_volcano.schemas.names import MOVES, PREFLIGHT, UNFIT, UNFIT_LABEL
-from kfp_volcano.schemas.records import Move, Unfit, parse, parse_list
+from kfp_volcano.schemas.records import Move, Unfit
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.manifests.frameworks import coordinated
 from kfp_volcano.volcano.manifests.resize import workers
@@ -37,6 +37,7 @@ __all__ = [
     "actions",
     "expiry",
     "failure_of",
+    "marked",
     "most_moves",
     "releases",
     "told",
@@ -116,6 +117,11 @@ def actions(job: Manifest, pods: Iterable[Manifest], nodes: Iterable[Manifest], 
     return [*wanted, *(each for each in releases(nodes, now) if each.node not in again)]
 
 
+def marked(nodes: Iterable[Manifest]) -> list[Manifest]:
+    """The nodes with a mark, whoever set it."""
+    return [node for node in nodes if UNFIT_LABEL in (node["metadata"].get("labels") or {})]
+
+
 def releases(nodes: Iterable[Manifest], now: float) -> Iterator[Release]:
     """What is to be done about marks whose time is over, whatever Job set them."""
     for node in nodes:
@@ -126,8 +132,7 @@ def releases(nodes: Iterable[Manifest], now: float) -> Iterator[Release]:
 
 def expiry(node: Manifest) -> float | None:
     """When a node's mark is over, Unix seconds; None where it has none, or one that a person set."""
-    text = _mark_text(node)
-    unfit = _unfit(text) if text else None
+    unfit = read(Unfit, _mark_text(node))
     return unfit.until if unfit else None
 
 
@@ -143,7 +148,7 @@ def _about_pods(job: Manifest, pods: Iterable[Manifest], marks: dict[str, str], 
     failed = [(pod, failure) for pod in pods if (failure := failure_of(pod))]
     if not failed:
         return
-    known = _moves(job)
+    known = tuple(read_list(Move, annotation(job, MOVES)))
     noted = {move.uid for move in known}
     moves = (*known, *(failure for _, failure in failed if failure.uid not in noted))
     active = job_state(job) in _ACTIVE and not is_terminating(job)
@@ -176,7 +181,7 @@ def _restart(moves: Sequence[Move], stuck: Collection[str], now: float) -> Itera
 
 
 def _mark(job: Manifest, failure: Move, until: float, marks: dict[str, str], now: float) -> Iterator[Mark]:
-    present = _unfit(marks.get(failure.node, ""))
+    present = read(Unfit, marks.get(failure.node))
     if until > now and (present is None or present.until < until):
         unfit = Unfit(until=until, job=job_key(job), pod=failure.pod, exit_code=failure.exit_code)
         yield Mark(failure.node, unfit)
@@ -232,20 +237,6 @@ def _restarts_whole(spec: TrainingJob) -> bool:
     return not coordinated(spec) and spec.faults.evicted != "replace"
 
 
-def _moves(job: Manifest) -> tuple[Move, ...]:
-    try:
-        return tuple(parse_list(Move, annotation(job, MOVES)))
-    except (ValueError, TypeError, AttributeError):
-        return ()
-
-
 def _mark_text(node: Manifest) -> str | None:
     labelled = UNFIT_LABEL in (node["metadata"].get("labels") or {})
     return annotation(node, UNFIT) if labelled else None
-
-
-def _unfit(text: str) -> Unfit | None:
-    try:
-        return parse(Unfit, text) if text else None
-    except (ValueError, TypeError, AttributeError):
-        return None

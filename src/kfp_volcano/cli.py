@@ -84,7 +84,6 @@ pipeline_option = click.option("--pipeline", "name", metavar="NAME", help="Which
 profiles_option = click.option(
     "--profiles",
     type=click.Path(path_type=Path),
-    envvar="KFP_VOLCANO_PROFILES",
     help="The platform's resource profiles (kind ResourceProfiles); also from KFP_VOLCANO_PROFILES.",
 )
 
@@ -93,7 +92,6 @@ pools_option = click.option(
     "--pools",
     "pools_file",
     type=click.Path(path_type=Path),
-    envvar="KFP_VOLCANO_POOLS",
     help="The platform's pools of shared GPUs (kind GPUPools); also from KFP_VOLCANO_POOLS.",
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ConflictError
+from kfp_volcano.volcano.manifests.pointer import pointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ def annotation(manifest: Manifest, key: str) -> str | None:
 
 def annotation_patch(manifest: Manifest, key: str, text: str) -> list[dict[str, object]]:
     """The JSON Patch that sets an annotation if it still reads as in `manifest`, and fails otherwise."""
-    path = "/metadata/annotations/" + key.replace("~", "~0").replace("/", "~1")
+    path = pointer("metadata", "annotations", key)
     uid: dict[str, object] = {"op": "test", "path": "/metadata/uid", "value": manifest["metadata"]["uid"]}
     before = annotation(manifest, key)
     if before is None:

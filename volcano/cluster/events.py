@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.volcano.model.objects import controller_of, status_of, time_text
+from kfp_volcano.volcano.model.objects import container_statuses, controller_of, status_of, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,9 +60,7 @@ def _of_pod(old: Manifest | None, new: Manifest, now: float) -> Iterator[Manifes
 
 
 def _container_states(pod: Manifest | None) -> dict[str, Mapping[str, Any]]:
-    status = status_of(pod) if pod else {}
-    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
-    return {each["name"]: each.get("state") or {} for each in containers}
+    return {each["name"]: each.get("state") or {} for each in (container_statuses(pod) if pod else ())}
 
 
 def _job_phase(job: Manifest | None) -> str:

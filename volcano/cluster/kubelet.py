@@ -10,14 +10,12 @@ import threading
 from typing import TYPE_CHECKING
 
 from kfp_volcano.volcano.cluster.pod_worker import Machine, PodWorker
-from kfp_volcano.volcano.model.objects import Transition, key_of, phase_of, terminating
+from kfp_volcano.volcano.model.objects import Transition, has_ended, key_of, terminating
 
 if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Manifest
 
 __all__ = ["Kubelet"]
-
-_ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class Kubelet:
@@ -61,7 +59,7 @@ class Kubelet:
         uid = pod["metadata"]["uid"]
         with self._lock:
             worker = self._workers.get(uid)
-            starts = pod["spec"].get("nodeName") and phase_of(pod) not in _ENDED
+            starts = pod["spec"].get("nodeName") and not has_ended(pod)
             if worker is None and starts and not self._closed:
                 worker = self._workers[uid] = PodWorker(self._machine, pod)
                 worker.start()

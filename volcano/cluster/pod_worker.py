@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.volcano.cluster.container import Program, build_program, with_addresses
 from kfp_volcano.volcano.cluster.container_worker import ContainerWorker
 from kfp_volcano.volcano.cluster.pod_status import conditions, is_sidecar, phase
-from kfp_volcano.volcano.model.objects import key_of, status_of, terminating, time_text
+from kfp_volcano.volcano.model.objects import ENDED, key_of, status_of, terminating, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Machine", "PodWorker"]
 
-_ENDED = frozenset({"Succeeded", "Failed"})
 _DEFAULT_GRACE_S = 30.0
 _LEAST_GRACE_S = 2.0
 """What a sidecar has when those before it have used up the pod's grace period (minimumGracePeriodInSeconds)."""
@@ -223,7 +222,7 @@ class PodWorker(threading.Thread):
             # The kubelet sorts them by name; Volcano takes the first one's exit code for the pod's.
             mains = sorted((each.status() for each in self._mains), key=lambda status: str(status["name"]))
             reached = phase(spec, inits, mains, terminal=terminal)
-            if not terminal and reached in _ENDED:  # said when nothing of it is left
+            if not terminal and reached in ENDED:  # said when nothing of it is left
                 reached = "Running" if self._initialised else "Pending"
             changes: dict[str, Any] = {
                 "phase": reached,

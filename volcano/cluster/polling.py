@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kfp_volcano.errors import NotFoundError
 from kfp_volcano.volcano.cluster.base import Event
+from kfp_volcano.volcano.model.objects import has_ended
 
 if TYPE_CHECKING:
     import threading
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Events", "Poll", "follow_logs_by_reading", "watch_by_polling"]
 
-_ENDED = frozenset({"Succeeded", "Failed"})
 _READ_AGAIN_S = 1.0
 
 Events: TypeAlias = list[Event]
@@ -50,7 +50,7 @@ def follow_logs_by_reading(
     """What `Cluster.follow_logs` promises, by way of `logs`."""
     while not stop.is_set():
         try:
-            ended = cluster.get("Pod", pod, namespace).get("status", {}).get("phase") in _ENDED
+            ended = has_ended(cluster.get("Pod", pod, namespace))
         except NotFoundError:
             ended = True
         text, after = cluster.logs(pod, namespace, after=after)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kfp_volcano.schemas.names import COORDINATOR, pod_name
 from kfp_volcano.volcano.launcher.logs import last_lines
+from kfp_volcano.volcano.model.objects import container_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,8 +83,7 @@ class Failures:
 
 
 def _failures(pod: Manifest) -> Iterable[Failure]:
-    status = pod.get("status", {})
-    for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+    for each in container_statuses(pod):
         for key in ("lastState", "state"):
             ended = (each.get(key) or {}).get("terminated")
             if ended and ended.get("exitCode"):

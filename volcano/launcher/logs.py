@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ConflictError, NotFoundError, UnavailableError
 from kfp_volcano.volcano.launcher.log_follower import LogFollower, Piece
+from kfp_volcano.volcano.model.objects import container_statuses, reference_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,18 +71,16 @@ class LogTail:
         """Note how far the logs have been printed, for the next step."""
         self._saved, self._saved_at = dict(self._places), self._clock()
         name, data = f"{self._ref.name}-logs", {"places": json.dumps(self._places)}
-        owner = {
-            "apiVersion": self._job["apiVersion"],
-            "kind": "Job",
-            "name": self._ref.name,
-            "uid": self._job["metadata"]["uid"],
-        }
         try:
             self._cluster.create(
                 {
                     "apiVersion": "v1",
                     "kind": "ConfigMap",
-                    "metadata": {"name": name, "namespace": self._ref.namespace, "ownerReferences": [owner]},
+                    "metadata": {
+                        "name": name,
+                        "namespace": self._ref.namespace,
+                        "ownerReferences": [reference_to(self._job)],
+                    },
                     "data": data,
                 }
             )
@@ -125,9 +124,9 @@ class LogTail:
 
 def _has_started(pod: Manifest) -> bool:
     """Whether one of its containers runs or has run: before, there is no log."""
-    status = pod.get("status") or {}
-    every = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    return any(not (each.get("state") or {}).get("waiting") or each.get("lastState") for each in every)
+    return any(
+        not (each.get("state") or {}).get("waiting") or each.get("lastState") for each in container_statuses(pod)
+    )
 
 
 def last_lines(cluster: Cluster, pod: str, namespace: str, *, count: int = 15) -> list[str]:

@@ -10,6 +10,7 @@ from kfp_volcano.schemas.records import Progress, ResizeOutcome, ResizeRequest, 
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.launcher.ending import explain_wait
 from kfp_volcano.volcano.manifests.status import job_state
+from kfp_volcano.volcano.model.objects import has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -90,7 +91,7 @@ def _row(job: Manifest, pods: Iterable[Manifest], groups: Iterable[Manifest]) ->
         if pod["metadata"].get("namespace") == metadata["namespace"]
         and (pod["metadata"].get("labels") or {}).get("volcano.sh/job-name") == metadata["name"]
         and pod["spec"].get("nodeName")
-        and pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}
+        and not has_ended(pod)
     ]
     group = f"{metadata['name']}-{metadata['uid']}"
     podgroup = next((g for g in groups if g["metadata"]["name"] == group), None)

@@ -6,9 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 from kfp_volcano.volcano.manifests.priority import priority_change
+from kfp_volcano.volcano.model.objects import is_owned_by
 
 if TYPE_CHECKING:
-    from kfp_volcano.volcano.cluster.base import Cluster, Manifest
+    from kfp_volcano.volcano.cluster.base import Cluster
     from kfp_volcano.volcano.manifests.priority import PriorityChange
 
 __all__ = ["change_priority", "followed"]
@@ -41,7 +42,7 @@ def followed(cluster: Cluster, name: str, namespace: str, to: str, *, patience_s
     uid = cluster.get("Job", name, namespace)["metadata"]["uid"]
     while True:
         groups, version = cluster.list("PodGroup", namespace)
-        group = next((each for each in groups if _owned(each, uid)), None)
+        group = next((each for each in groups if is_owned_by(each, uid)), None)
         if group is None:
             return None
         if group["spec"].get("priorityClassName") == to:
@@ -50,7 +51,3 @@ def followed(cluster: Cluster, name: str, namespace: str, to: str, *, patience_s
         if left <= 0:
             return False
         next(iter(cluster.watch("PodGroup", namespace, resource_version=version, timeout_s=left)), None)
-
-
-def _owned(group: Manifest, uid: str) -> bool:
-    return any(owner["uid"] == uid for owner in group["metadata"].get("ownerReferences", ()))

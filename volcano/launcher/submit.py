@@ -15,6 +15,7 @@ from kfp_volcano.schemas.records import Owner, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.manifests.devices import whole_gpus
 from kfp_volcano.volcano.manifests.job import manifests
+from kfp_volcano.volcano.model.objects import reference_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,9 +113,8 @@ def _create_for(cluster: Cluster, job: Manifest, manifest: Manifest) -> None:
 
     After the Job, so that nothing is left behind whatever happens between the two.
     """
-    owner = {key: job[key] for key in ("apiVersion", "kind")} | {key: job["metadata"][key] for key in ("name", "uid")}
     with suppress(ConflictError):
-        cluster.create({**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}})
+        cluster.create({**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [reference_to(job)]}})
 
 
 def _adopt(existing: Manifest, wanted: Manifest) -> Manifest:

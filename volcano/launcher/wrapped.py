@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.training_job import TrainingJob
 
-__all__ = ["LEADER", "collect_outputs", "lay_down", "worker_command"]
+__all__ = ["LEADER", "collect_outputs", "input_artifacts", "lay_down", "worker_command"]
 
 LEADER = f"{names.CORE}-0"
 """The folder of the worker whose outputs count: the first of the gang."""
@@ -43,7 +43,7 @@ def worker_command(component: Mapping[str, Any], given: Mapping[str, Any], *, jo
     """
     root = f"{names.MOUNT_PATH}/{job}/{_FOLDER}" if volume else _NOWHERE
     inputs: dict[str, Any] = _literal(given)
-    for name, index, artifact in _artifacts(inputs):
+    for name, index, artifact in input_artifacts(inputs):
         artifact["uri"] = f"{root}/{_place(name, index)}"
     own = f"{root}/{_EACH}"
     outputs: dict[str, Any] = {
@@ -144,8 +144,8 @@ def _root(volume: Path | None, job: str) -> Path:
     return volume / job / _FOLDER
 
 
-def _artifacts(inputs: Mapping[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
-    """The input artifacts, each with its name and its number in a list."""
+def input_artifacts(inputs: Mapping[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
+    """The input artifacts in `inputs` of an `ExecutorInput`, each with its name and its number in a list."""
     return [
         (name, index, artifact)
         for name, found in inputs.get("artifacts", {}).items()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from kfp_volcano.schemas.names import QUEUE_TREE_LABEL, short_resource
+from kfp_volcano.volcano.manifests.pointer import pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -102,7 +103,7 @@ def patch(
 
 
 def _owned(labels: Mapping[str, str] | None, owner: str | None) -> Sequence[Mapping[str, Any]]:
-    path = "/metadata/labels/" + QUEUE_TREE_LABEL.replace("~", "~0").replace("/", "~1")
+    path = pointer("metadata", "labels", QUEUE_TREE_LABEL)
     if (labels or {}).get(QUEUE_TREE_LABEL) == owner:
         return ()
     if owner is None:

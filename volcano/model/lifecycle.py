@@ -15,6 +15,7 @@ from kfp_volcano.volcano.model.objects import (
     Manifest,
     Objects,
     Transition,
+    container_statuses,
     controller_of,
     key_of,
     owned_by,
@@ -160,9 +161,7 @@ def _task_failed(pod: Manifest, objects: Objects) -> bool:
 
 
 def _restarts(pod: Manifest) -> int:
-    status = status_of(pod)
-    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
-    return sum(container.get("restartCount", 0) for container in containers)
+    return sum(container.get("restartCount", 0) for container in container_statuses(pod))
 
 
 def _policies(job: Manifest, task: str) -> Iterator[Mapping[str, Any]]:

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import Any, TypeAlias
 
 __all__ = [
+    "ENDED",
     "Change",
     "Create",
     "CreateKeys",
@@ -22,12 +23,16 @@ __all__ = [
     "Shelf",
     "Transition",
     "Update",
+    "container_statuses",
     "controller_of",
+    "has_ended",
+    "is_owned_by",
     "key_of",
     "labels_of",
     "owned_by",
     "parse_time",
     "phase_of",
+    "reference_to",
     "resource_of",
     "status_of",
     "terminating",
@@ -161,6 +166,21 @@ def phase_of(manifest: Manifest) -> str:
     return str(status_of(manifest).get("phase", ""))
 
 
+ENDED = frozenset({"Succeeded", "Failed"})
+"""The phases of a pod of which nothing will run any more."""
+
+
+def has_ended(pod: Manifest) -> bool:
+    """Whether nothing of a pod will run any more."""
+    return phase_of(pod) in ENDED
+
+
+def container_statuses(pod: Manifest) -> list[Mapping[str, Any]]:
+    """What a pod's status says of each of its containers, init containers first."""
+    status = status_of(pod)
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
 def terminating(manifest: Manifest) -> bool:
     """Whether the object has been asked to go."""
     return "deletionTimestamp" in manifest["metadata"]
@@ -171,12 +191,28 @@ def controller_of(manifest: Manifest) -> Mapping[str, Any] | None:
     return next((owner for owner in manifest["metadata"].get("ownerReferences", ()) if owner.get("controller")), None)
 
 
+def reference_to(owner: Manifest) -> dict[str, Any]:
+    """The owner reference by which an object belongs to another, and goes with it."""
+    metadata = owner["metadata"]
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+
+
+def is_owned_by(manifest: Manifest, uid: str) -> bool:
+    """Whether an object has this owner."""
+    return any(owner["uid"] == uid for owner in manifest["metadata"].get("ownerReferences", ()))
+
+
 def owned_by(objects: Objects, kind: str, uid: str) -> list[Manifest]:
     """The objects of a kind with this owner; where they are on a Shelf the others are not looked at."""
     kept = objects.get(kind, {})
     if isinstance(kept, Shelf):
         return kept.owned_by(uid)
-    return [each for each in kept.values() if any(o["uid"] == uid for o in each["metadata"].get("ownerReferences", ()))]
+    return [each for each in kept.values() if is_owned_by(each, uid)]
 
 
 def time_text(at: float) -> str:

@@ -16,6 +16,7 @@ from kfp_volcano.volcano.model.objects import (
     controller_of,
     key_of,
     owned_by,
+    reference_to,
     status_of,
     terminating,
 )
@@ -78,14 +79,7 @@ def pods_of(job: Manifest, objects: Objects) -> dict[str, dict[str, Manifest]]:
 
 def owner_reference(job: Manifest) -> dict[str, Any]:
     """What makes an object go with its Job."""
-    return {
-        "apiVersion": job["apiVersion"],
-        "kind": job["kind"],
-        "name": job["metadata"]["name"],
-        "uid": job["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return {**reference_to(job), "controller": True, "blockOwnerDeletion": True}
 
 
 def build_pod(job: Manifest, task: Mapping[str, Any], index: int) -> Manifest:

@@ -23,8 +23,8 @@ from kfp_volcano.volcano.model.objects import (
     Shelf,
     Transition,
     Update,
+    has_ended,
     key_of,
-    phase_of,
     resource_of,
     terminating,
     time_text,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["World"]
 
 _WITHOUT_GENERATION = frozenset({"metadata", "status"})
-_FINISHED = frozenset({"Succeeded", "Failed"})
 _DEFAULT_GRACE_S = 30
 
 
@@ -180,7 +179,7 @@ class World:
 
 def _held_by_node(pod: Manifest) -> bool:
     """Whether a node still holds what the pod was given; a finished pod's processes are gone."""
-    return bool(pod["spec"].get("nodeName")) and phase_of(pod) not in _FINISHED
+    return bool(pod["spec"].get("nodeName")) and not has_ended(pod)
 
 
 def _content(manifest: Manifest) -> Manifest:

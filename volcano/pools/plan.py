@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kfp_volcano.schemas.names import POOL_LABEL, POOL_SINCE
+from kfp_volcano.volcano.manifests.pointer import pointer
 from kfp_volcano.volcano.model.objects import labels_of
 from kfp_volcano.volcano.pools.state import admits, state_of
 
@@ -24,11 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Move", "PoolPlan", "plan", "relabel"]
 
-_LABEL, _SINCE = (
-    f"/metadata/{kind}/{key.replace('~', '~0').replace('/', '~1')}"
-    for kind, key in (("labels", POOL_LABEL), ("annotations", POOL_SINCE))
-)
-"""Where they are, as JSON Pointers (RFC 6901)."""
+_LABEL = pointer("metadata", "labels", POOL_LABEL)
+_SINCE = pointer("metadata", "annotations", POOL_SINCE)
 
 
 @dataclass(frozen=True, slots=True)

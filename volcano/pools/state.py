@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.schemas.names import POOL_LABEL, POOL_SINCE
 from kfp_volcano.volcano.model.cards import card_requests, wishes_of
 from kfp_volcano.volcano.model.nodes import Node, is_ready
-from kfp_volcano.volcano.model.objects import labels_of, phase_of, terminating
+from kfp_volcano.volcano.model.objects import has_ended, key_of, labels_of, terminating
 from kfp_volcano.volcano.model.tasks import Status, Task, task_for
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.model.objects import Manifest
 
 __all__ = ["SharedNode", "Standing", "State", "admits", "holds_shares", "state_of"]
-
-_ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +137,18 @@ def state_of(pools: GPUPools, nodes: Iterable[Manifest], pods: Iterable[Manifest
     names = {pool.name for pool in pools.pools}
     on: dict[str, list[Manifest]] = {}
     waiting: dict[str, list[tuple[Any, Manifest]]] = {}
-    for pod in sorted(pods, key=_place_of):
-        if phase_of(pod) in _ENDED:
+    for pod in sorted(pods, key=key_of):
+        if has_ended(pod):
             continue
         node = pod["spec"].get("nodeName")
         pool = (pod["spec"].get("nodeSelector") or {}).get(POOL_LABEL)
         if node:
             on.setdefault(node, []).append(pod)
         elif pool in names and not terminating(pod) and card_requests(pod["spec"]):
-            rank = (-pod["spec"].get("priority", 0), pod["metadata"].get("creationTimestamp", ""), _place_of(pod))
+            rank = (-pod["spec"].get("priority", 0), pod["metadata"].get("creationTimestamp", ""), key_of(pod))
             waiting.setdefault(pool, []).append((rank, pod))
     shared, strays = {}, []
-    for node in sorted(nodes, key=_place_of):
+    for node in sorted(nodes, key=key_of):
         name, pool = node["metadata"]["name"], labels_of(node).get(POOL_LABEL, "")
         cards = Node.of(node).cards
         if not cards or not _chosen(pools, node):
@@ -200,7 +198,7 @@ def _kind(task: Task) -> object:
 
 def holds_shares(pod: Manifest, node: str) -> bool:
     """Whether a pod has shares of a node's GPUs, or is still to give them back."""
-    there = pod["spec"].get("nodeName") == node and phase_of(pod) not in _ENDED
+    there = pod["spec"].get("nodeName") == node and not has_ended(pod)
     return there and bool(card_requests(pod["spec"]))
 
 
@@ -218,7 +216,3 @@ def _chosen(pools: GPUPools, node: Manifest) -> bool:
 def _since(node: Manifest) -> float:
     text = (node["metadata"].get("annotations") or {}).get(POOL_SINCE, "")
     return float(text) if text.isdecimal() else 0.0
-
-
-def _place_of(manifest: Manifest) -> tuple[str, str]:
-    return manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]

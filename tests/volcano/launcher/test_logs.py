@@ -15,7 +15,11 @@ from kfp_volcano.volcano.launcher.logs import LogTail
 from kfp_volcano.volcano.launcher.reference import JobRef
 
 REF = JobRef("ml", "job")
-JOB = {"apiVersion": "batch.volcano.sh/v1alpha1", "metadata": {"name": "job", "namespace": "ml", "uid": "u"}}
+JOB = {
+    "apiVersion": "batch.volcano.sh/v1alpha1",
+    "kind": "Job",
+    "metadata": {"name": "job", "namespace": "ml", "uid": "u"},
+}
 
 
 class Printing(Store):

@@ -13,6 +13,7 @@ from kfp_volcano.volcano.cluster.kubernetes.api import Api, Patience, checked
 from kfp_volcano.volcano.cluster.kubernetes.logs import LogReader
 from kfp_volcano.volcano.cluster.kubernetes.request import Request
 from kfp_volcano.volcano.cluster.kubernetes.watching import watch
+from kfp_volcano.volcano.model.objects import has_ended
 
 if TYPE_CHECKING:
     import threading
@@ -26,7 +27,6 @@ __all__ = ["KubernetesCluster"]
 
 _PAGE = 500
 _CONFLICT, _GONE, _NOT_FOUND, _UNPROCESSABLE = 409, 410, 404, 422
-_ENDED = frozenset({"Succeeded", "Failed"})
 _WHO = {"fieldManager": "kfp-volcano"}
 
 
@@ -135,7 +135,7 @@ class KubernetesCluster:
         patience = self.api.patience
         while not stop.is_set():
             manifest = self.get("Pod", pod, namespace)
-            ended = (manifest.get("status") or {}).get("phase") in _ENDED
+            ended = has_ended(manifest)
             reader = LogReader(self.api, manifest, after)
             for line in reader.lines(follow=not ended):
                 yield line, str(reader.place)
