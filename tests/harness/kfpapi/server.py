@@ -48,6 +48,7 @@ class KfpApi:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
@@ -89,9 +90,11 @@ class KfpApi:
             return 401, {"error": "Request header error: there is no user identity header.", "code": 16}
         try:
             operation, arguments = self._understood(seen, body)
-            return 200, getattr(self.backend, operation.name)(**arguments)
+            answer = getattr(self.backend, operation.name)(**arguments)
         except Refusal as refusal:
             return refusal.status, refusal.body
+        self.violations += problems(answer, operation.answer or "object", f"the answer to {operation.name}")
+        return 200, answer
 
     def _understood(self, seen: Seen, body: bytes) -> tuple[Operation, dict[str, Any]]:
         """The operation and its arguments; what the description does not know is a violation, and refused."""

@@ -189,9 +189,8 @@ class Backend:
         self, namespace: str = "", experiment_id: str = "", **query: str
     ) -> Row:
         at = None if experiment_id else self._namespace(namespace)
-        return self._listing(
-            "recurring_runs", query, lambda row: at is None or not self.multi_user or row["namespace"] == at
-        )
+        answer = self._listing("recurring_runs", query, lambda row: at is None or row["namespace"] == at)
+        return {"recurringRuns": answer.pop("recurring_runs"), **answer}
 
     def recurring_run_service_enable_recurring_run(self, recurring_run_id: str) -> Row:
         self._row("recurring_runs", recurring_run_id).update(status="ENABLED", mode="ENABLE")
@@ -208,7 +207,7 @@ class Backend:
         return {}
 
     def healthz_service_get_healthz(self) -> Row:
-        return {"multi_user": self.multi_user, "tag_name": "2.17.0", "pipeline_store": "database"}
+        return {"multi_user": self.multi_user, "pipeline_store": "database"}
 
     # --- for tests ---
 
