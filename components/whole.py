@@ -51,7 +51,7 @@ def run_training(
         volume=volume,
     )
     try:
-        steps.train_step(job=job, segment=1, last=True, run_id=run_id)
+        steps.train_step(job=job, segment=1, last=True, run_id=run_id, alone=True)
         figures = steps.collect_step(job=job, run_id=run_id, model=model.path, copy_up_to=copy_up_to)
     finally:
         steps.conclude_step(job=job)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kfp_volcano.schemas.training_job import TrainingJob
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["check_mount", "in_own_namespace", "run_reference", "unowned"]
+__all__ = ["check_mount", "in_own_namespace", "run_of", "unowned"]
 
 _ARGO = "argoproj.io/"
 
@@ -28,24 +28,26 @@ def in_own_namespace(wire: Any, pod: Manifest | None) -> Any:
     return {**wire, "metadata": {**metadata, "namespace": pod["metadata"]["namespace"]}}
 
 
-def run_reference(pod: Manifest | None, namespace: str) -> Manifest | None:
-    """The owner reference that makes a Job in `namespace` go when its run is deleted; None where none can be made.
+def run_of(pod: Manifest | None) -> Manifest | None:
+    """The owner reference to the run: the Argo Workflow that owns the step's pod; None where that is not known.
 
-    The run is an Argo Workflow, and the owner of the step's pod. Kubernetes knows owners in the same namespace only.
-    The reference neither makes it the Job's controller nor lets it wait for the Job.
+    On a Job it makes the run neither the Job's controller nor wait for it.
     """
-    if pod is None or pod["metadata"]["namespace"] != namespace:
-        return None
-    owners: list[Mapping[str, Any]] = pod["metadata"].get("ownerReferences") or []
+    owners: list[Mapping[str, Any]] = pod["metadata"].get("ownerReferences") or [] if pod else []
     for owner in owners:
         if owner["kind"] == "Workflow" and owner["apiVersion"].startswith(_ARGO):
             return {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
     return None
 
 
-def unowned(pod: Manifest, namespace: str) -> str:
-    """Why the run cannot own a Job in `namespace`, and what that means, in a line."""
-    own = pod["metadata"]["namespace"]
+def unowned(pod: Manifest | None, namespace: str) -> str | None:
+    """Why the run of the step cannot own a Job in `namespace`, and what that means, in a line; None where it can.
+
+    Kubernetes knows owners in the same namespace only.
+    """
+    own = pod["metadata"]["namespace"] if pod else namespace
+    if pod is None or (own == namespace and run_of(pod)):
+        return None
     if own != namespace:
         why = f"the run is in namespace {own} and its Job in {namespace}"
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -28,9 +29,10 @@ from kfp_volcano.volcano.launcher.collect import final_model, gather
 from kfp_volcano.volcano.launcher.folder import report_folder
 from kfp_volcano.volcano.launcher.follow import follow
 from kfp_volcano.volcano.launcher.reference import JobRef, effective_run_id
-from kfp_volcano.volcano.launcher.step_pod import check_mount, in_own_namespace, run_reference, unowned
+from kfp_volcano.volcano.launcher.step_pod import check_mount, in_own_namespace, run_of, unowned
 from kfp_volcano.volcano.launcher.step_record import failing_cleanly, job_began, record_step, recorded, say
 from kfp_volcano.volcano.launcher.submit import submit
+from kfp_volcano.volcano.launcher.termination import ended_with_its_run
 from kfp_volcano.volcano.manifests.convert.task_config import with_task_config
 
 if TYPE_CHECKING:
@@ -91,8 +93,7 @@ def create_job(
     """
     started_at = time.time()
     pod, run = cluster.own_pod(), effective_run_id(run_id)
-    note = check_mount(cluster, pod, job, volume)
-    owner = run_reference(pod, job.namespace)
+    notes = (check_mount(cluster, pod, job, volume), unowned(pod, job.namespace))
     manifest = submit(
         cluster,
         in_its_pool(job),
@@ -101,25 +102,27 @@ def create_job(
         step="submit",
         now=started_at,
         folder=folder,
-        owner=owner,
+        owner=None if unowned(pod, job.namespace) else run_of(pod),
     )
     ref = JobRef.of(manifest)
     # The first train step takes it up; without it the autoscaler would think that nobody follows the Job.
     JobLease(cluster, ref.namespace, ref.name, holder=f"run:{run}", clock=time.time).hold()
     say(f"Job {ref} is in queue {job.queue}")
-    if note:
+    for note in filter(None, notes):
         say(note)
-    if pod is not None and owner is None:
-        say(unowned(pod, job.namespace))
     record_step(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time())
     return ref
 
 
-def train_step(*, job: str, segment: int, last: bool, run_id: str) -> str:
-    """Follow the Job through segment number `segment`; returns `resized` or `done`."""
+def train_step(*, job: str, segment: int, last: bool, run_id: str, alone: bool = False) -> str:
+    """Follow the Job through segment number `segment`; returns `resized` or `done`.
+
+    A step that is `alone`, without an exit task, sees to it that the Job goes when the run is terminated.
+    """
     with failing_cleanly(f"train-{segment}"):
         cluster, ref, run = connect(), JobRef.parse(job), effective_run_id(run_id)
-        with recorded(cluster, ref, f"train-{segment}") as record:
+        ending = ended_with_its_run(connect, ref, cluster.own_pod()) if alone else nullcontext()
+        with recorded(cluster, ref, f"train-{segment}") as record, ending:
             outcome = follow(
                 cluster,
                 ref,

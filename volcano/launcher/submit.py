@@ -47,7 +47,7 @@ def submit(
         now: Unix seconds.
         part: What tells this training from the run's others: equal for each attempt.
         folder: The folder the command runs in, on the embedded cluster.
-        owner: The owner reference of what the Job goes with (`step_pod.run_reference`).
+        owner: The owner reference of what the Job goes with (`step_pod.run_of`).
 
     Returns:
         The Job as the cluster has it.

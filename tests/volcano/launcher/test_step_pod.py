@@ -9,7 +9,7 @@ import pytest
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
-from kfp_volcano.volcano.launcher.step_pod import check_mount, in_own_namespace, run_reference, unowned
+from kfp_volcano.volcano.launcher.step_pod import check_mount, in_own_namespace, run_of, unowned
 from kfp_volcano.volcano.launcher.submit import submit
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ def test_a_spec_without_a_namespace_goes_to_that_of_its_run() -> None:
 def test_a_job_goes_with_its_run_where_both_are_in_one_namespace(cluster: EmbeddedCluster) -> None:
     """The Workflow owns it, without being its controller or waiting for it."""
     job = training_job(wire(namespace="vision"))
-    owner = run_reference(STEP, job.namespace)
+    owner = run_of(STEP)
     assert owner == WORKFLOW
+    assert unowned(STEP, job.namespace) is None
     made = submit(cluster, job, run_id="run", step="submit", now=0.0, owner=owner)
     assert made["metadata"]["ownerReferences"] == [WORKFLOW]
 
@@ -79,16 +80,17 @@ def test_a_job_goes_with_its_run_where_both_are_in_one_namespace(cluster: Embedd
 )
 def test_why_a_run_cannot_own_its_job_is_said(pod: dict[str, Any], namespace: str, why: str) -> None:
     """With who removes it then."""
-    assert run_reference(pod, namespace) is None
-    assert why in unowned(pod, namespace)
-    assert "kfp-volcano reap" in unowned(pod, namespace)
+    said = unowned(pod, namespace) or ""
+    assert why in said
+    assert "kfp-volcano reap" in said
+    assert unowned(None, namespace) is None
 
 
 def test_a_pod_that_another_kind_of_thing_owns_is_no_step() -> None:
     """A ReplicaSet is no run, and so is another project's Workflow."""
     for other in ({**WORKFLOW, "kind": "ReplicaSet"}, {**WORKFLOW, "apiVersion": "example.org/v1"}):
         pod = {"metadata": {**STEP["metadata"], "ownerReferences": [other]}}
-        assert run_reference(pod, "vision") is None
+        assert run_of(pod) is None
 
 
 def test_no_step_is_left_to_wait_for_a_volume_that_is_not_there(cluster: EmbeddedCluster) -> None:
