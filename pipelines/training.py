@@ -111,7 +111,7 @@ def training_task(
 
     The task creates the Job, follows it to its end, executing resizes where it is elastic, and takes in its results.
     Two pods a training instead of a dozen; the graph does not show the resizes, and there is no exit task: when the run
-    is terminated the Job trains on to its end.
+    is terminated the step itself ends the Job (`volcano.launcher.termination`).
 
     Args:
         spec: As for `elastic_training`.
