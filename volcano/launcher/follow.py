@@ -14,6 +14,7 @@ from kfp_volcano.schemas.names import PROGRESS
 from kfp_volcano.schemas.records import Progress, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.informer import Informer
+from kfp_volcano.volcano.launcher.complaints import Complaints
 from kfp_volcano.volcano.launcher.ending import Failures, explain_failure
 from kfp_volcano.volcano.launcher.logs import LogTail
 from kfp_volcano.volcano.launcher.preflights import Preflights
@@ -99,6 +100,7 @@ class _Following:
         self._tail = LogTail(cluster, job, ref, say, clock=clock, remembers=holder is not None)
         self._told = _Told(say)
         self._waiting = Waiting(cluster, clock)
+        self._complaints = Complaints(cluster, ref, clock=clock, say=say)
         self._failures = Failures(cluster, ref.namespace)
         self._preflights = Preflights(cluster, clock, say)
         self._pending: tuple[Limit, ...] = ()
@@ -136,6 +138,7 @@ class _Following:
         self._tail.pump(pods)
         self._failures.look(pods)
         self._told.tell(job, self._waiting.why(_podgroup(self._informer, job), pods))
+        self._complaints.look()
         state = job_state(job)
         if state.final:
             self._tail.finish(pods)
