@@ -91,9 +91,18 @@ class Cluster(Protocol):
         ...
 
     def list(
-        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        *,
+        fields: Mapping[str, str] | None = None,
     ) -> tuple[list[Manifest], str]:
-        """Read all objects of a kind (an empty namespace: of all namespaces) and the resource version of that read."""
+        """Read all objects of a kind (an empty namespace: of all namespaces) and the resource version of that read.
+
+        Only those with all `labels`, and whose `fields` are so: Kubernetes knows `metadata.name` and
+        `metadata.namespace` of every kind, and those few of some that its field selectors support.
+        """
         ...
 
     def patch(self, kind: str, name: str, namespace: str, patch: Patch) -> Manifest:

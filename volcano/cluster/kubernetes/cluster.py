@@ -69,11 +69,20 @@ class KubernetesCluster:
         return _tidy(self.api.read(Request("get", known, _namespace(known, namespace), name)), known)
 
     def list(
-        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        *,
+        fields: Mapping[str, str] | None = None,
     ) -> tuple[list[Manifest], str]:
         """See `Cluster.list`; read in pages, all of one version."""
         known = _kind(kind)
-        query = {"labelSelector": ",".join(f"{key}={value}" for key, value in (labels or {}).items())} if labels else {}
+        query = {
+            selector: ",".join(f"{key}={value}" for key, value in wanted.items())
+            for selector, wanted in (("labelSelector", labels), ("fieldSelector", fields))
+            if wanted
+        }
         found: list[Manifest] = []
         page = {"limit": str(_PAGE)}
         while True:
