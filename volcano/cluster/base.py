@@ -56,6 +56,7 @@ KINDS: dict[str, Kind] = {
         Kind("Lease", "coordination.k8s.io/v1", "leases"),
         Kind("ResourceClaimTemplate", "resource.k8s.io/v1", "resourceclaimtemplates"),
         Kind("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
+        Kind("Workflow", "argoproj.io/v1alpha1", "workflows"),
     )
 }
 """The kinds this project reads or writes, by name."""
@@ -145,6 +146,13 @@ class Cluster(Protocol):
 
     def volume(self, namespace: str, claim: str) -> Path | None:
         """The folder under which this process sees a volume claim's files, or None where it does not mount it."""
+        ...
+
+    def own_pod(self) -> Manifest | None:
+        """The pod of this cluster that this process runs in, or None where it runs in none.
+
+        As the cluster has it, or its name and namespace alone where this process may not read it.
+        """
         ...
 
     def preflight(self, job: Manifest) -> Findings:

@@ -163,6 +163,10 @@ class EmbeddedCluster:
         """See `Cluster.volume`."""
         return self._volumes.claim(namespace, claim)
 
+    def own_pod(self) -> Manifest | None:
+        """See `Cluster.own_pod`: who asks from outside is not in a pod, and pods ask through `RemoteCluster`."""
+        return None
+
     def preflight(self, job: Manifest) -> Findings:
         """See `Cluster.preflight`."""
         with self._store.transaction() as (world, _):

@@ -267,6 +267,10 @@ class RemoteCluster:
         """See `Cluster.volume`."""
         return self._there.volume(namespace, claim)
 
+    def own_pod(self) -> Manifest | None:
+        """See `Cluster.own_pod`: the steps of a run on this machine are processes beside the cluster."""
+        return None
+
     def preflight(self, job: Manifest) -> Findings:
         """See `Cluster.preflight`."""
         return self._there.preflight(job)
