@@ -38,6 +38,8 @@ NEEDS = (
     Need("PodGroup", ("list",), "start with the workers that fit", everywhere=True, required=False),
     Need("Job", ("list",), "start with the workers that fit", everywhere=True, required=False),
     Need("PriorityClass", ("list",), "check the priority before submitting", everywhere=True, required=False),
+    Need("Workflow", ("get",), "tell that a run is terminated from the loss of a step's pod", required=False),
+    Need("Event", ("list",), "tell what the cluster complains of", required=False),
     Need("ResourceQuota", ("list",), "check quotas before submitting", required=False),
     Need("PersistentVolumeClaim", ("get",), "check volumes before submitting", required=False),
 )
