@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,11 @@ class Client:
 
     def __init__(self, host: str = "", *, patience: Patience | None = None, **access: Any) -> None:
         self.connection = Connection(Access(host=host, **access), patience)
+
+    @classmethod
+    def of(cls, access: Access, patience: Patience | None = None) -> Client:
+        """A client for an access that is whole already."""
+        return cls(patience=patience, **{each.name: getattr(access, each.name) for each in fields(access)})
 
     @property
     def kfp(self) -> Any:

@@ -29,6 +29,7 @@ __all__ = ["Connection", "matching"]
 _log = logging.getLogger(__name__)
 Found = TypeVar("Found")
 PAGE = 100
+FIRST_S = 10.0
 
 
 class _KfpClient(kfp.Client):
@@ -65,7 +66,7 @@ class Connection:
     def __init__(self, access: Access, patience: Patience | None = None) -> None:
         self._access = access
         self.patience = patience or Patience(total_s=60.0, first_s=0.5)
-        self._known = False
+        self._known = self._answered = False
         self._connect()
         self._namespace = access.namespace or self.kfp.settings.get("namespace") or ""
         self._multi_user: bool | None = None
@@ -165,18 +166,21 @@ class Connection:
         self, request: Callable[[], Found], patience_s: float | None, again: Callable[[UnavailableError], bool]
     ) -> Found:
         patience = self.patience
-        ends_at = patience.clock() + (patience.total_s if patience_s is None else patience_s)
+        began = patience.clock()
+        longest_s = patience.total_s if patience_s is None else patience_s
         tries = 0
         while True:
             tries += 1
             try:
                 answer = self._authenticated(request)
             except UnavailableError as error:
-                if not again(error) or patience.clock() + self._pause_s(tries, error) > ends_at:
+                # Where nobody has ever answered, the address is wrong more often than the backend is starting.
+                most_s = longest_s if self._answered or not isinstance(error, UnsentError) else min(longest_s, FIRST_S)
+                if not again(error) or patience.clock() + self._pause_s(tries, error) > began + most_s:
                     raise
                 self._pause(tries, error)
             else:
-                self._known = True
+                self._known = self._answered = True
                 return answer
 
     def _authenticated(self, request: Callable[[], Found]) -> Found:

@@ -122,11 +122,10 @@ class Run:
         return True
 
     def failures(self) -> list[str]:
-        """The tasks that failed, those that made others fail first left out; empty if there is none."""
-        details = (self.read().run_details or kfp_server_api.V2beta1RunDetails()).task_details or []
-        failed = {task.task_id: task for task in details if str(task.state) == _FAILED and _name(task)}
-        inner = {_name(task) for task in failed.values()}
-        return sorted(inner)
+        """The names of the tasks that have failed; empty where the backend names none."""
+        details = self.read().run_details
+        tasks = (details.task_details if details else None) or []
+        return sorted({name for task in tasks if str(task.state) == _FAILED and (name := _name(task))})
 
 
 def create(

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -33,6 +34,8 @@ class KfpApi:
     token: str = ""
     """The bearer token that is asked for; empty: anybody may ask."""
     fault: Callable[[Seen], Fault | None] = lambda _: None
+    tick_s: float = 0.0
+    """How much time goes on with each request, for clients that wait by a clock of their own."""
     violations: list[str] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     _server: Any = None
@@ -81,6 +84,7 @@ class KfpApi:
             if isinstance(fault, Refuse):
                 said = fault.body if fault.body is not None else {"error": fault.message, "code": 14}
                 return _send(handler, fault.status, said, fault.headers)
+            self.backend.now += timedelta(seconds=self.tick_s)
             status, value = self._carried_out(seen, body)
             self.backend.note()
         return _reset(handler) if isinstance(fault, Reset) else _send(handler, status, value, {})

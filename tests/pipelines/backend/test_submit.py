@@ -109,7 +109,7 @@ def test_nobody_there_is_said_with_the_host(backend: Backend, client: Make, api:
     began = backend.now
     with pytest.raises(UnavailableError, match=f"{api.url} cannot be reached: .*refused"):
         client().submit(small, {"epochs": 1})
-    assert (backend.now - began).total_seconds() > 45
+    assert (backend.now - began).total_seconds() <= 10
     api.start()
 
 
