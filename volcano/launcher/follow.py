@@ -14,9 +14,10 @@ from kfp_volcano.schemas.names import PROGRESS
 from kfp_volcano.schemas.records import Progress, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.informer import Informer
-from kfp_volcano.volcano.launcher.ending import Failures, explain_failure, explain_wait
+from kfp_volcano.volcano.launcher.ending import Failures, explain_failure
 from kfp_volcano.volcano.launcher.logs import LogTail
 from kfp_volcano.volcano.launcher.preflights import Preflights
+from kfp_volcano.volcano.launcher.waiting import Waiting
 from kfp_volcano.volcano.manifests.status import JobState, job_state
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class _Following:
         job = ref.read(cluster)
         self._lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
         self._tail = LogTail(cluster, job, ref, say, clock=clock)
-        self._told = _Told(say)
+        self._told = _Told(say, Waiting(cluster, clock))
         self._failures = Failures(cluster, ref.namespace)
         self._preflights = Preflights(cluster, clock, say)
         self._pending: tuple[Limit, ...] = ()
@@ -201,8 +202,9 @@ def _podgroup(informer: Informer, job: Manifest) -> Manifest | None:
 class _Told:
     """What was said last, so that only news is said."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], waiting: Waiting) -> None:
         self._say = say
+        self._waiting = waiting
         self._state: JobState | None = None
         self._why: str | None = None
         self._progress: str | None = None
@@ -212,7 +214,7 @@ class _Told:
         if state is not self._state:
             self._state = state
             self._say(f"Job {job['metadata']['namespace']}/{job['metadata']['name']} is {state.value}")
-        why = explain_wait(podgroup)
+        why = self._waiting.why(podgroup)
         if why != self._why:
             self._why = why
             if why:
