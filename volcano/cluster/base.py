@@ -56,6 +56,7 @@ KINDS: dict[str, Kind] = {
         Kind("Lease", "coordination.k8s.io/v1", "leases"),
         Kind("ResourceClaimTemplate", "resource.k8s.io/v1", "resourceclaimtemplates"),
         Kind("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
+        Kind("Workflow", "argoproj.io/v1alpha1", "workflows"),
     )
 }
 """The kinds this project reads or writes, by name."""
