@@ -61,7 +61,8 @@ class Lease:
         self._cluster = cluster
         self._namespace = namespace
         self._name = name
-        self._holder = holder
+        self.holder = holder
+        """Who this side is."""
         self._clock = clock
         self._term_s = term_s
         self._object: Manifest | None = None
@@ -76,7 +77,7 @@ class Lease:
     def held(self) -> bool:
         """Whether it is ours, as far as known, at this moment."""
         term = self.term
-        return term is not None and term.holder == self._holder and term.holds(self._clock())
+        return term is not None and term.holder == self.holder and term.holds(self._clock())
 
     @property
     def due_at(self) -> float:
@@ -104,7 +105,7 @@ class Lease:
             if term is None:
                 self._object = self._cluster.create(self._new(now))
             elif not term.holds(now) or self._may_take_from(term.holder):
-                self._write(self._holder, now, self._term_s)
+                self._write(self.holder, now, self._term_s)
         except (ConflictError, NotFoundError):
             self.look()
         return self.held
@@ -129,7 +130,7 @@ class Lease:
             self.look()
 
     def _may_take_from(self, holder: str) -> bool:
-        return holder == self._holder
+        return holder == self.holder
 
     def _write(self, holder: str, now: float, term_s: float) -> None:
         seen = self._object or {}
@@ -151,7 +152,7 @@ class Lease:
                 "namespace": self._namespace,
                 "labels": {MANAGED_LABEL: MANAGER},
             },
-            "spec": _spec(self._holder, now, self._term_s, 0),
+            "spec": _spec(self.holder, now, self._term_s, 0),
         }
 
 
@@ -173,7 +174,7 @@ class JobLease(Lease):
 
     def _may_take_from(self, holder: str) -> bool:
         part, _, run = holder.partition(":")
-        return holder == self._holder or (part == "run" and run == self._holder.partition(":")[2])
+        return holder == self.holder or (part == "run" and run == self.holder.partition(":")[2])
 
 
 def _spec(holder: str, now: float, term_s: float, transitions: int) -> dict[str, Any]:

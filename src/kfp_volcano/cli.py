@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kfp_volcano.cli_convert import convert
+from kfp_volcano.cli_jobs import jobs
 from kfp_volcano.cli_options import cluster_options
 from kfp_volcano.cli_pools import pools
 from kfp_volcano.cli_priority import priority
@@ -67,6 +68,7 @@ def main() -> None:
                                      kfp-volcano render job.yaml
     Run a pipeline on this machine:  kfp-volcano run pipeline.py --local
     Compile it for a KFP backend:    kfp-volcano compile pipeline.py -o pipeline.yaml
+    Train without a pipeline:        kfp-volcano jobs submit job.yaml
     Queues of departments and teams: kfp-volcano queues plan tree.yaml
     Pools of shared GPUs:            kfp-volcano pools plan pools.yaml
 
@@ -302,6 +304,7 @@ def doctor(*, kubeconfig: Path | None, context: str | None, namespace: str, serv
         click.echo("all is there" if complete else "all that a run needs is there")
 
 
+main.add_command(jobs)
 main.add_command(queues)
 main.add_command(pools)
 main.add_command(priority)

@@ -38,14 +38,22 @@ class LogTail:
     """
 
     def __init__(
-        self, cluster: Cluster, job: Manifest, ref: JobRef, say: Callable[[str], None], *, clock: Callable[[], float]
+        self,
+        cluster: Cluster,
+        job: Manifest,
+        ref: JobRef,
+        say: Callable[[str], None],
+        *,
+        clock: Callable[[], float],
+        remembers: bool = True,
     ) -> None:
         self._cluster = cluster
         self._job = job
         self._ref = ref
         self._say = say
         self._clock = clock
-        self._places = self._load()
+        self._remembers = remembers
+        self._places = self._load() if remembers else {}
         self._saved, self._saved_at = dict(self._places), clock()
         self._pieces: Queue[Piece] = Queue(_AHEAD)
         self._stop = threading.Event()
@@ -57,7 +65,7 @@ class LogTail:
         for pod in pods:
             self._follow(pod)
         self._print()
-        if self._places != self._saved and self._clock() >= self._saved_at + _SAVE_S:
+        if self._remembers and self._places != self._saved and self._clock() >= self._saved_at + _SAVE_S:
             self.save()
 
     def finish(self, pods: Iterable[Manifest]) -> None:

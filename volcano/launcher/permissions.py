@@ -39,6 +39,8 @@ STEPS = (
     Need("Lease", ("create", "get", "patch"), "let one at a time execute resizes"),
     Need("ResourceClaimTemplate", ("create",), "devices that are claimed jointly", required=False),
     Need("Pod", ("delete",), "take pods away from nodes whose devices fail", required=False),
+    Need("Workflow", ("get",), "tell that a run is terminated from the loss of a step's pod", required=False),
+    Need("Event", ("list",), "tell what the cluster complains of", required=False),
     Need("ResourceQuota", ("list",), "check quotas before submitting", required=False),
     Need("PersistentVolumeClaim", ("get",), "check volumes before submitting", required=False),
     Need("ServiceAccount", ("get",), "check the pods' accounts before submitting", required=False),
