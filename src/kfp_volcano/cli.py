@@ -20,6 +20,7 @@ from kfp_volcano.cli_options import cluster_options
 from kfp_volcano.cli_pools import pools
 from kfp_volcano.cli_priority import priority
 from kfp_volcano.cli_queues import queues
+from kfp_volcano.cli_reap import reap
 from kfp_volcano.errors import KfpVolcanoError, SpecError
 from kfp_volcano.reading import read_document
 from kfp_volcano.version import __version__
@@ -307,6 +308,7 @@ main.add_command(jobs)
 main.add_command(queues)
 main.add_command(pools)
 main.add_command(priority)
+main.add_command(reap)
 
 
 def _finish(plan: Any, companion: Any = None) -> None:

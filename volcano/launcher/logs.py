@@ -9,6 +9,7 @@ from queue import Empty, Queue
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ConflictError, NotFoundError, UnavailableError
+from kfp_volcano.schemas.names import labels_for
 from kfp_volcano.volcano.launcher.log_follower import LogFollower, Piece
 from kfp_volcano.volcano.model.objects import container_statuses, reference_to
 
@@ -87,6 +88,7 @@ class LogTail:
                     "metadata": {
                         "name": name,
                         "namespace": self._ref.namespace,
+                        "labels": labels_for(self._ref.name),
                         "ownerReferences": [reference_to(self._job)],
                     },
                     "data": data,
