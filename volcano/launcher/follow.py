@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import uuid
 from typing import TYPE_CHECKING, Literal
 
 from kfp_volcano.elastic.autoscaler.commands import command
@@ -15,6 +15,7 @@ from kfp_volcano.schemas.records import Progress, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.launcher.ending import Failures, explain_failure
+from kfp_volcano.volcano.launcher.log_record import LogRecord
 from kfp_volcano.volcano.launcher.logs import LogTail
 from kfp_volcano.volcano.launcher.preflights import Preflights
 from kfp_volcano.volcano.launcher.waiting import Waiting
@@ -94,7 +95,8 @@ class _Following:
         self._say = say
         job = ref.read(cluster)
         self._lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
-        self._tail = LogTail(cluster, job, ref, say, clock=clock)
+        record = LogRecord(cluster, job, ref, by=f"{holder}:{uuid.uuid4().hex[:12]}")
+        self._tail = LogTail(cluster, ref, record, say, clock=clock)
         self._told = _Told(say, Waiting(cluster, clock))
         self._failures = Failures(cluster, ref.namespace)
         self._preflights = Preflights(cluster, clock, say)
@@ -121,8 +123,6 @@ class _Following:
     def close(self) -> None:
         self._informer.stop()
         self._tail.close()
-        with suppress(UnavailableError):  # the next step prints the last lines again
-            self._tail.save()
 
     def _look(self) -> Literal["resized", "done"] | None:
         """Print the news, and act on them; returns how the segment has ended, None while it goes on."""
@@ -146,7 +146,7 @@ class _Following:
             raise JobFailedError(f"{self._ref} was ended: {ended}")
         request = open_request(job, self._clock())
         if request is not None and not self._last:
-            self._tail.save()
+            self._tail.settle()
             self._lease.hand_over(self._heir)
             return "resized"
         if request is not None and self._lease.held:
