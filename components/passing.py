@@ -10,6 +10,8 @@ from typing import Any
 from kfp import dsl
 from kfp.dsl import base_component, pipeline_context
 
+from kfp_volcano.schemas.names import MOUNT_PATH
+
 __all__ = ["PassingStep"]
 
 
@@ -20,12 +22,20 @@ class _PassingTask(dsl.PipelineTask):
     def component_spec(self) -> Any:
         """What KFP takes the task for: with all that it passes on, or, where nothing is set on it, without."""
         container = getattr(self, "container_spec", None)
-        said = getattr(self, "platform_config", None) or (container and (container.resources or container.env))
+        said = _of_workers(getattr(self, "platform_config", None) or {})
+        said = said or (container is not None and bool(container.resources or container.env))
         return self._passing if said else self._silent
 
     @component_spec.setter
     def component_spec(self, specs: Any) -> None:
         self._passing, self._silent = specs.passing, specs.silent
+
+
+def _of_workers(platform_config: Any) -> bool:
+    """Whether a task's platform settings say more than where the step itself has the checkpoint volume."""
+    others = dict(platform_config.get("kubernetes", {}))
+    mounts = [each for each in others.pop("pvcMount", ()) if each["mountPath"] != MOUNT_PATH]
+    return bool(others or mounts or platform_config.keys() - {"kubernetes"})
 
 
 @dataclasses.dataclass

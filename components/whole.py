@@ -2,15 +2,18 @@
 
 from kfp import dsl
 
+from kfp_volcano.components.figures import published
 from kfp_volcano.components.step import step
-from kfp_volcano.components.task_config import PASSED_ON, said
+from kfp_volcano.components.task_config import PASSED_ON_BUT_VOLUMES_KEPT, said
 
 
-@step(task_config_passthroughs=PASSED_ON)
+@step(task_config_passthroughs=PASSED_ON_BUT_VOLUMES_KEPT)
 def run_training(
     spec: str,
     values: str,
     folder: str,
+    volume: str,
+    copy_up_to: int,
     run_id: str,
     task: str,
     instance: str,
@@ -24,6 +27,8 @@ def run_training(
         spec: The TrainingJob as JSON with holes (`kfp_volcano.schemas.template`).
         values: What fills the holes.
         folder: The folder the training command runs in on the embedded cluster.
+        volume: The claim that this step mounts; empty if it mounts none.
+        copy_up_to: The size in bytes up to which the model is copied to KFP's store; a larger one stays where it lies.
         run_id: The pipeline run's id; names the Job.
         task: This task's name in its DAG, which tells the run's trainings apart.
         instance: The id of the DAG, which tells the iterations of a loop apart.
@@ -37,14 +42,17 @@ def run_training(
     from kfp_volcano.volcano.launcher import steps
 
     job = steps.submit_step(
-        spec=spec, values=values, folder=folder, run_id=run_id, part=(instance, task), task_config=said(task_config)
+        spec=spec,
+        values=values,
+        folder=folder,
+        run_id=run_id,
+        part=(instance, task),
+        task_config=said(task_config),
+        volume=volume,
     )
     try:
-        steps.train_step(job=job, segment=1, last=True, run_id=run_id)
-        figures = steps.collect_step(job=job, run_id=run_id, model=model.path)
+        steps.train_step(job=job, segment=1, last=True, run_id=run_id, alone=True)
+        figures = steps.collect_step(job=job, run_id=run_id, model=model.path, copy_up_to=copy_up_to)
     finally:
         steps.conclude_step(job=job)
-    for name, value in figures.metrics.items():
-        metrics.log_metric(name, value)
-    model.metadata.update(figures.metadata)
-    return figures.json
+    return published(figures, model, metrics)

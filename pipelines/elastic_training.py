@@ -29,10 +29,10 @@ def elastic_training_pipeline(
     spec = {
         "apiVersion": "kfp-volcano/v1",
         "kind": "TrainingJob",
-        "metadata": {"name": "digits", "namespace": "vision", "labels": {"kfp-volcano/team": "vision"}},
+        "metadata": {"name": "digits", "labels": {"kfp-volcano/team": "vision"}},
         "spec": {
             "framework": "pytorch",
-            "image": "kfp-volcano/train:0.1.0",
+            "image": "kfp-volcano/digits:0.1.0",
             "command": [
                 "python",
                 "train.py",

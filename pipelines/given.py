@@ -11,6 +11,7 @@ from kfp.dsl import pipeline_channel, pipeline_context, tasks_group
 from kfp.dsl.types import type_utils
 
 from kfp_volcano.errors import SpecError
+from kfp_volcano.pipelines.volumes import Claim, claim_of
 from kfp_volcano.platform_files import resource_profiles
 from kfp_volcano.schemas import template
 from kfp_volcano.schemas.names import ENV_CLUSTER
@@ -32,9 +33,11 @@ class Given(NamedTuple):
     """What fills the holes."""
     folder: str
     """Where the command runs on the embedded cluster."""
+    volume: Claim
+    """The claim that steps mount; empty for none."""
 
 
-def given(spec: Spec, folder: Optional[str]) -> Given:
+def given(spec: Spec, folder: Optional[str], volume: Optional[Claim]) -> Given:
     """Read and check a spec. Raises SpecError for all that is known to be wrong with it."""
     if isinstance(spec, Path) or (isinstance(spec, str) and spec.endswith((".yaml", ".yml")) and "\n" not in spec):
         path = Path(spec)
@@ -49,8 +52,9 @@ def given(spec: Spec, folder: Optional[str]) -> Given:
         spec, _ = filled(spec, profiles)
         if problems:
             raise SpecError(problems, source="the TrainingJob")
+    claim = claim_of(spec, volume)
     text, values = template.split(spec, type_of=_type, pieces_of=_pieces)
-    return Given(text, template.SEPARATOR.join(str(value) for value in values), folder_here(folder))
+    return Given(text, template.SEPARATOR.join(str(value) for value in values), folder_here(folder), claim)
 
 
 def here() -> bool:

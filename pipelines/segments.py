@@ -13,6 +13,7 @@ from kfp_volcano.components.resize import resize_job
 from kfp_volcano.components.train import train_segment
 from kfp_volcano.errors import SpecError
 from kfp_volcano.pipelines.given import here
+from kfp_volcano.pipelines.volumes import Claim, mount
 
 __all__ = ["always_run", "following", "outside_of_any_pipeline", "without_retry"]
 
@@ -20,15 +21,17 @@ MOST_ROUNDS = 12
 """Each round is one more nested pipeline and up to ten more pods: past a dozen the graph is no longer readable."""
 
 
-def following(rounds: int) -> Any:
-    """The pipeline, for use in another, that follows a Job (`job`, namespace/name) to its end; made once.
+def following(rounds: int, volume: Claim) -> Any:
+    """The pipeline, for use in another, that follows a Job (`job`, namespace/name) to its end.
 
     ``train-1 → If resized: resize-1 → train-2 → … → train-N``, with `conclude` as exit task. A pipeline of its own,
-    because KFP lets no output out of an exit handler, and has none within a loop or a condition. Raises SpecError where
-    `rounds` is out of bounds.
+    because KFP lets no output out of an exit handler, and has none within a loop or a condition. `conclude` mounts the
+    claim `volume`, if it is named. Raises SpecError where `rounds` is out of bounds.
     """
     if not 1 <= rounds <= MOST_ROUNDS:
         raise SpecError(f"rounds: {rounds} is outside 1..{MOST_ROUNDS}", source="elastic_training")
+    if volume and not here():
+        return functools.partial(_following_with_volume(rounds), volume=volume)
     return _following(rounds, here())
 
 
@@ -40,6 +43,21 @@ def _following(rounds: int, _here: bool) -> Any:  # noqa: FBT001 - part of the k
         @dsl.pipeline(name="training")
         def training(job: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - kfp takes a return annotation for an output
             with dsl.ExitHandler(always_run(conclude_job(job=job), "conclude"), name="elastic training"):
+                first(job=job).set_display_name("segments")
+
+    return training
+
+
+@functools.lru_cache(maxsize=MOST_ROUNDS)
+def _following_with_volume(rounds: int) -> Any:
+    """The same with the claim as an input, for it may be known in the run only."""
+    with outside_of_any_pipeline():
+        first = _segments(rounds)
+
+        @dsl.pipeline(name="training")
+        def training(job: str, volume: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - as above
+            conclude = mount(always_run(conclude_job(job=job), "conclude"), volume)
+            with dsl.ExitHandler(conclude, name="elastic training"):
                 first(job=job).set_display_name("segments")
 
     return training

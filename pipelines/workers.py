@@ -26,7 +26,7 @@ def training_job_of(
     resources: Optional[Mapping[str, Any]],
     queue: str,
     volume: Optional[str],
-    namespace: str,
+    namespace: Optional[str],
     spec: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The TrainingJob of a component (a `ComponentSpec` of kfp), but for its command, which the run fills in."""
@@ -37,7 +37,7 @@ def training_job_of(
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {"name": source.name, "namespace": namespace},
+        "metadata": {"name": source.name, **({"namespace": namespace} if namespace else {})},
         "spec": {
             "framework": "custom",
             **spec,

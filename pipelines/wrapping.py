@@ -13,6 +13,7 @@ from kfp_volcano.components.wrapped import PREFIX, quoted
 from kfp_volcano.errors import SpecError
 from kfp_volcano.pipelines.given import folder_here
 from kfp_volcano.pipelines.segments import always_run, following, outside_of_any_pipeline
+from kfp_volcano.pipelines.volumes import mount
 from kfp_volcano.pipelines.workers import (
     argument_problems,
     component_problems,
@@ -22,7 +23,6 @@ from kfp_volcano.pipelines.workers import (
     words_of,
 )
 from kfp_volcano.platform_files import resource_profiles
-from kfp_volcano.schemas.names import MOUNT_PATH
 from kfp_volcano.schemas.validation import Unknown, check_known
 
 __all__ = ["WrappedComponent", "from_component"]
@@ -129,11 +129,9 @@ class WrappedComponent(graph_component.GraphComponent):
         )
 
     def _mount(self, task: dsl.PipelineTask) -> None:
-        """Give a step the workers' volume, where they have it; as `kfp.kubernetes.mount_pvc` does."""
+        """Give a step the workers' volume, if they have one."""
         if self._volume:
-            claim = {"runtimeValue": {"constant": self._volume}}
-            mount = {"mountPath": MOUNT_PATH, "constant": self._volume, "pvcNameParameter": claim}
-            task.platform_config["kubernetes"] = {"pvcMount": [mount]}
+            mount(task, self._volume)
 
 
 def from_component(
@@ -143,7 +141,7 @@ def from_component(
     resources: Optional[Mapping[str, Any]] = None,
     queue: str = "default",
     volume: Optional[str] = None,
-    namespace: str = "default",
+    namespace: Optional[str] = None,
     spec: Optional[Mapping[str, Any]] = None,
     rounds: int = 4,
     folder: Optional[str] = None,
@@ -160,7 +158,7 @@ def from_component(
         resources: What one worker asks for, as in a TrainingJob: `{"cpu": 4, "gpu": 1}`.
         queue: The Volcano queue.
         volume: A PersistentVolumeClaim that the workers and the steps have in common; needed for artifacts and outputs.
-        namespace: The Job's namespace.
+        namespace: The Job's namespace; by default that of the run's steps, which share the volume only there.
         spec: Anything else of a TrainingJob's `spec`: `framework`, `elasticity`, `env`, `placement`, `faults` …
         rounds: How many segments the graph shows where the number of workers is a range.
         folder: Where the command runs on the embedded cluster.
@@ -182,6 +180,6 @@ def from_component(
     if problems:
         raise SpecError(problems, source=f"from_component({source.name})")
     described = {"spec": job, "command": words_of(source), "outputs": declared(source.outputs or {})}
-    follow = following(1 if isinstance(workers, int) else rounds)
+    follow = following(1 if isinstance(workers, int) else rounds, volume or "")
     with outside_of_any_pipeline():
         return WrappedComponent(source, described, follow=follow, volume=volume, folder=folder_here(folder))

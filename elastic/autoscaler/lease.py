@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import ConflictError, NotFoundError
+from kfp_volcano.schemas.names import MANAGED_LABEL, MANAGER, labels_for
 from kfp_volcano.volcano.model.objects import parse_time, reference_to
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["HANDOVER_S", "TERM_S", "JobLease", "Lease", "Term"]
+__all__ = ["HANDOVER_S", "TERM_S", "JobLease", "Lease", "Term", "term_of"]
 
 TERM_S = 30.0
 """How long a Lease holds without being renewed, seconds; renewed after a third of it."""
@@ -60,7 +61,8 @@ class Lease:
         self._cluster = cluster
         self._namespace = namespace
         self._name = name
-        self._holder = holder
+        self.holder = holder
+        """Who this side is."""
         self._clock = clock
         self._term_s = term_s
         self._object: Manifest | None = None
@@ -69,13 +71,13 @@ class Lease:
     @property
     def term(self) -> Term | None:
         """The Lease as last seen; None where there was none."""
-        return None if self._object is None else _term(self._object)
+        return None if self._object is None else term_of(self._object)
 
     @property
     def held(self) -> bool:
         """Whether it is ours, as far as known, at this moment."""
         term = self.term
-        return term is not None and term.holder == self._holder and term.holds(self._clock())
+        return term is not None and term.holder == self.holder and term.holds(self._clock())
 
     @property
     def due_at(self) -> float:
@@ -103,7 +105,7 @@ class Lease:
             if term is None:
                 self._object = self._cluster.create(self._new(now))
             elif not term.holds(now) or self._may_take_from(term.holder):
-                self._write(self._holder, now, self._term_s)
+                self._write(self.holder, now, self._term_s)
         except (ConflictError, NotFoundError):
             self.look()
         return self.held
@@ -128,7 +130,7 @@ class Lease:
             self.look()
 
     def _may_take_from(self, holder: str) -> bool:
-        return holder == self._holder
+        return holder == self.holder
 
     def _write(self, holder: str, now: float, term_s: float) -> None:
         seen = self._object or {}
@@ -145,8 +147,12 @@ class Lease:
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace},
-            "spec": _spec(self._holder, now, self._term_s, 0),
+            "metadata": {
+                "name": self._name,
+                "namespace": self._namespace,
+                "labels": {MANAGED_LABEL: MANAGER},
+            },
+            "spec": _spec(self.holder, now, self._term_s, 0),
         }
 
 
@@ -163,11 +169,12 @@ class JobLease(Lease):
     def _new(self, now: float) -> Manifest:
         """It belongs to the Job, and goes with it. Raises NotFoundError where there is no Job."""
         lease, job = super()._new(now), self._cluster.get("Job", self._name, self._namespace)
-        return {**lease, "metadata": {**lease["metadata"], "ownerReferences": [reference_to(job)]}}
+        metadata = {**lease["metadata"], "labels": labels_for(self._name), "ownerReferences": [reference_to(job)]}
+        return {**lease, "metadata": metadata}
 
     def _may_take_from(self, holder: str) -> bool:
         part, _, run = holder.partition(":")
-        return holder == self._holder or (part == "run" and run == self._holder.partition(":")[2])
+        return holder == self.holder or (part == "run" and run == self.holder.partition(":")[2])
 
 
 def _spec(holder: str, now: float, term_s: float, transitions: int) -> dict[str, Any]:
@@ -180,7 +187,8 @@ def _spec(holder: str, now: float, term_s: float, transitions: int) -> dict[str,
     return {**spec, "holderIdentity": holder} if holder else spec
 
 
-def _term(lease: Manifest) -> Term:
+def term_of(lease: Manifest) -> Term:
+    """What a Lease object says."""
     spec = lease.get("spec") or {}
     renewed = spec.get("renewTime") or spec.get("acquireTime")
     ends_at = parse_time(str(renewed)) + float(spec.get("leaseDurationSeconds") or 0) if renewed else 0.0

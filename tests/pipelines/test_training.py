@@ -13,6 +13,7 @@ import yaml
 from kfp import compiler, components, dsl
 
 from kfp_volcano import elastic_training, training_task
+from kfp_volcano.components.task_config import said
 from kfp_volcano.errors import SpecError
 
 SPEC: dict[str, Any] = {
@@ -36,6 +37,13 @@ def compiled(pipeline: Any, path: Path) -> dict[str, Any]:
     compiler.Compiler().compile(pipeline, str(path))
     components.load_component_from_file(str(path))
     ir: dict[str, Any] = yaml.safe_load(path.read_text())
+    return ir
+
+
+def compiled_first(pipeline: Any, path: Path) -> dict[str, Any]:
+    """The IR of a pipeline that has settings for Kubernetes beside it."""
+    compiler.Compiler().compile(pipeline, str(path))
+    ir: dict[str, Any] = next(yaml.safe_load_all(path.read_text()))
     return ir
 
 
@@ -226,3 +234,104 @@ def test_the_platforms_profiles_are_known_where_a_pipeline_is_compiled(
     monkeypatch.setenv("KFP_VOLCANO_PROFILES", str(profiles))
     assert "dgx" not in text()
     assert '"gpu": 8' in text()
+
+
+def without_namespace(**spec: Any) -> dict[str, Any]:
+    """The spec for the namespace of whichever run."""
+    return {**SPEC, "metadata": {"name": "digits"}, "spec": {**SPEC["spec"], **spec}}
+
+
+def claims(pipeline: Any, path: Path) -> dict[str, Any]:
+    """Which claim each executor of a compiled pipeline mounts at the workers' place."""
+    compiler.Compiler().compile(pipeline, str(path))
+    components.load_component_from_file(str(path))
+    _, *platform = yaml.safe_load_all(path.read_text())
+    executors = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"] if platform else {}
+    return {
+        name: mount["pvcNameParameter"]
+        for name, each in executors.items()
+        for mount in each["pvcMount"]
+        if mount["mountPath"] == "/kfp-volcano/volume"
+    }
+
+
+def test_the_steps_that_read_the_checkpoint_volume_mount_it(tmp_path: Path) -> None:
+    """`conclude` takes the claim as an input of the pipeline it ends, since it may be known in the run only."""
+
+    @dsl.pipeline(name="p")
+    def pipeline() -> None:
+        elastic_training(without_namespace())
+
+    assert claims(pipeline, tmp_path / "p.yaml") == {
+        "exec-collect-results": {"runtimeValue": {"constant": "checkpoints"}},
+        "exec-conclude-job": {"componentInputParameter": "volume"},
+    }
+
+
+def test_a_claim_may_be_a_parameter_and_beside_a_spec_that_is_one(tmp_path: Path) -> None:
+    """Wherever the training stands: in the pipeline itself, under a condition, in a loop."""
+
+    @dsl.pipeline(name="p")
+    def pipeline(claim: str, spec: str) -> None:
+        elastic_training(without_namespace(checkpoint={"volume": claim}), rounds=1)
+        with dsl.If(claim == "x"):
+            elastic_training(spec, rounds=1, volume=claim)
+        with dsl.ParallelFor(["a", "b"]) as each:
+            training_task(spec, volume=each)
+
+    found = claims(pipeline, tmp_path / "p.yaml")
+    inputs = {name: each["componentInputParameter"].rstrip("0123456789") for name, each in found.items()}
+    assert inputs == {
+        "exec-collect-results": "claim",
+        "exec-conclude-job": "volume",
+        "exec-collect-results-2": "pipelinechannel--claim",
+        "exec-conclude-job-2": "volume",
+        "exec-run-training": "pipelinechannel--loop-item-param-",
+    }
+
+
+@pytest.mark.parametrize("place", [elastic_training, training_task])
+@pytest.mark.parametrize(
+    ("spec", "said"), [(SPEC, None), (without_namespace(), ""), (without_namespace(checkpoint={"volume": "a"}), "b")]
+)
+def test_steps_mount_what_they_certainly_can_or_are_told_to(
+    place: Any, spec: dict[str, Any], said: Any, tmp_path: Path
+) -> None:
+    """A spec that names a namespace may name another than its run's, where the claim is not."""
+
+    @dsl.pipeline(name="p")
+    def pipeline() -> None:
+        place(spec, volume=said)
+
+    found = claims(pipeline, tmp_path / "p.yaml")
+    assert bool(found) is bool(said)
+
+
+def test_the_one_step_keeps_its_volume_whatever_is_passed_on(tmp_path: Path) -> None:
+    """What is set on the task is the workers'; without it nothing is passed on, so that the volume is the step's."""
+
+    @dsl.pipeline(name="p")
+    def pipeline() -> None:
+        training_task(without_namespace())
+        training_task(without_namespace()).set_env_variable("A", "1")
+
+    ir = compiled_first(pipeline, tmp_path / "p.yaml")
+    assert "taskConfigPassthroughs" not in ir["components"]["comp-run-training"]
+    passed = ir["components"]["comp-run-training-2"]["taskConfigPassthroughs"]
+    assert [each["field"] for each in passed if each.get("applyToTask")] == ["KUBERNETES_VOLUMES"]
+
+
+def test_the_workers_are_not_told_of_the_steps_own_mount() -> None:
+    """They have the checkpoint volume by the spec; another volume on the task is theirs."""
+    own = {"name": "checkpoints", "mountPath": "/kfp-volcano/volume"}
+    data = {"name": "data", "mountPath": "/data"}
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("checkpoints", "data")]
+    config = dsl.TaskConfig(volumes=volumes, volume_mounts=[own, data])
+    assert said(config) == {"volumes": volumes[1:], "volume_mounts": [data]}
+    assert said(dsl.TaskConfig(volumes=volumes[:1], volume_mounts=[own])) == {}
+
+
+def test_a_size_that_is_none_is_refused() -> None:
+    """Before anything is laid out."""
+    with pytest.raises(SpecError, match="copy_up_to"):
+        elastic_training(SPEC, copy_up_to="many")

@@ -189,9 +189,14 @@ def test_the_steps_that_carry_files_have_the_volume(tmp_path: Path) -> None:
     compiler.Compiler().compile(pipeline, str(tmp_path / "p.yaml"))
     _, platform = yaml.safe_load_all((tmp_path / "p.yaml").read_text())
     executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    assert set(executors) == {"exec-train-submit", "exec-train-collect"}
-    for each in executors.values():
-        assert each["pvcMount"][0]["pvcNameParameter"] == {"runtimeValue": {"constant": "shared"}}
+    claims = {name: each["pvcMount"][0]["pvcNameParameter"] for name, each in executors.items()}
+    shared = {"runtimeValue": {"constant": "shared"}}
+    assert claims == {
+        "exec-train-submit": shared,
+        "exec-train-collect": shared,
+        "exec-conclude-job": {"componentInputParameter": "volume"},
+    }
+    assert {each["pvcMount"][0]["mountPath"] for each in executors.values()} == {"/kfp-volcano/volume"}
 
 
 @dsl.pipeline(name="inner")

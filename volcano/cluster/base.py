@@ -56,6 +56,7 @@ KINDS: dict[str, Kind] = {
         Kind("Lease", "coordination.k8s.io/v1", "leases"),
         Kind("ResourceClaimTemplate", "resource.k8s.io/v1", "resourceclaimtemplates"),
         Kind("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
+        Kind("Workflow", "argoproj.io/v1alpha1", "workflows"),
     )
 }
 """The kinds this project reads or writes, by name."""
@@ -90,9 +91,18 @@ class Cluster(Protocol):
         ...
 
     def list(
-        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        *,
+        fields: Mapping[str, str] | None = None,
     ) -> tuple[list[Manifest], str]:
-        """Read all objects of a kind (an empty namespace: of all namespaces) and the resource version of that read."""
+        """Read all objects of a kind (an empty namespace: of all namespaces) and the resource version of that read.
+
+        Only those with all `labels`, and whose `fields` are so: Kubernetes knows `metadata.name` and
+        `metadata.namespace` of every kind, and those few of some that its field selectors support.
+        """
         ...
 
     def patch(self, kind: str, name: str, namespace: str, patch: Patch) -> Manifest:
@@ -136,6 +146,13 @@ class Cluster(Protocol):
 
     def volume(self, namespace: str, claim: str) -> Path | None:
         """The folder under which this process sees a volume claim's files, or None where it does not mount it."""
+        ...
+
+    def own_pod(self) -> Manifest | None:
+        """The pod of this cluster that this process runs in, or None where it runs in none.
+
+        As the cluster has it, or its name and namespace alone where this process may not read it.
+        """
         ...
 
     def preflight(self, job: Manifest) -> Findings:

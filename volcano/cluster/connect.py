@@ -55,11 +55,12 @@ def kubernetes(
 ) -> KubernetesCluster:
     """A Kubernetes cluster: a kubeconfig's, or the one that this pod is in. Raises SpecError where there is no way."""
     # The client library takes long to import.
-    from kfp_volcano.volcano.cluster.kubernetes import connection  # noqa: PLC0415
+    from kfp_volcano.volcano.cluster.kubernetes import connection, own_pod  # noqa: PLC0415
     from kfp_volcano.volcano.cluster.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415
 
-    way = connection.in_cluster() if in_cluster else connection.from_kubeconfig(kubeconfig, context)
-    return KubernetesCluster(way)
+    if in_cluster:
+        return KubernetesCluster(connection.in_cluster(), pod=own_pod.named())
+    return KubernetesCluster(connection.from_kubeconfig(kubeconfig, context))
 
 
 def _nearest() -> str:

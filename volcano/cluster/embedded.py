@@ -109,10 +109,15 @@ class EmbeddedCluster:
         return self._store.get(kind, name, namespace)
 
     def list(
-        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        *,
+        fields: Mapping[str, str] | None = None,
     ) -> tuple[list[Manifest], str]:
         """See `Cluster.list`."""
-        return self._store.list(kind, namespace, labels)
+        return self._store.list(kind, namespace, labels, fields=fields)
 
     def patch(self, kind: str, name: str, namespace: str, patch: Patch) -> Manifest:
         """See `Cluster.patch`."""
@@ -157,6 +162,10 @@ class EmbeddedCluster:
     def volume(self, namespace: str, claim: str) -> Path | None:
         """See `Cluster.volume`."""
         return self._volumes.claim(namespace, claim)
+
+    def own_pod(self) -> Manifest | None:
+        """See `Cluster.own_pod`: who asks from outside is not in a pod, and pods ask through `RemoteCluster`."""
+        return None
 
     def preflight(self, job: Manifest) -> Findings:
         """See `Cluster.preflight`."""

@@ -229,10 +229,15 @@ class RemoteCluster:
         return self._there.get(kind, name, namespace)
 
     def list(
-        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        *,
+        fields: Mapping[str, str] | None = None,
     ) -> tuple[list[Manifest], str]:
         """See `Cluster.list`."""
-        return self._there.list(kind, namespace, labels)
+        return self._there.list(kind, namespace, labels, fields=fields)
 
     def patch(self, kind: str, name: str, namespace: str, patch: Patch) -> Manifest:
         """See `Cluster.patch`."""
@@ -261,6 +266,10 @@ class RemoteCluster:
     def volume(self, namespace: str, claim: str) -> Path | None:
         """See `Cluster.volume`."""
         return self._there.volume(namespace, claim)
+
+    def own_pod(self) -> Manifest | None:
+        """See `Cluster.own_pod`: the steps of a run on this machine are processes beside the cluster."""
+        return None
 
     def preflight(self, job: Manifest) -> Findings:
         """See `Cluster.preflight`."""

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kfp_volcano.errors import ConflictError, InvalidError
 from kfp_volcano.volcano.cluster.base import KINDS, Event, Kind, Manifest, Patch
@@ -81,7 +81,12 @@ class Store:
             return copy.deepcopy(self._world.get(kind, _key(kind, name, namespace)))
 
     def list(
-        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        *,
+        fields: Mapping[str, str] | None = None,
     ) -> tuple[list[Manifest], str]:
         """Read all objects of a kind, and the version of that read."""
         _kind(kind)
@@ -89,7 +94,11 @@ class Store:
             found = list(self._world.objects.get(kind, {}).values())
             version = str(self._world.version)
         wanted = (labels or {}).items()
-        chosen = [each for each in found if _within(kind, each, namespace) and wanted <= labels_of(each).items()]
+        chosen = [
+            each
+            for each in found
+            if _within(kind, each, namespace) and wanted <= labels_of(each).items() and _is_so(each, fields or {})
+        ]
         return copy.deepcopy(chosen), version
 
     def patch(self, kind: str, name: str, namespace: str, patch: Patch) -> Manifest:
@@ -172,3 +181,14 @@ def _key(kind: str, name: str, namespace: str) -> Key:
 
 def _within(kind: str, manifest: Manifest, namespace: str) -> bool:
     return not namespace or not KINDS[kind].namespaced or manifest["metadata"].get("namespace") == namespace
+
+
+def _is_so(manifest: Manifest, fields: Mapping[str, str]) -> bool:
+    """Whether fields, by their paths, have these values; one that is not there is empty, as for Kubernetes."""
+    for path, value in fields.items():
+        found: Any = manifest
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, dict) else None
+        if str(found or "") != value:
+            return False
+    return True

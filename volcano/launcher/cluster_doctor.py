@@ -13,7 +13,7 @@ from kfp_volcano.volcano.cluster.kubernetes.refusals import INSTALL, rule
 from kfp_volcano.volcano.cluster.kubernetes.request import Request
 from kfp_volcano.volcano.cluster.preflight import usable_queues
 from kfp_volcano.volcano.launcher.doctor import Finding
-from kfp_volcano.volcano.launcher.permissions import NEEDS, Need
+from kfp_volcano.volcano.launcher.permissions import STEPS, Need
 from kfp_volcano.volcano.model.objects import key_of
 from kfp_volcano.volcano.model.resources import format_quantity, resources
 
@@ -144,18 +144,18 @@ def _permissions(discovery: Discovery, namespace: str, account: str | None) -> I
     """One finding for what every run needs and one for what it can do without; each rule that is missing is told."""
     who = f"{namespace}/{account}" if account else None
     for required, what in ((True, "permissions"), (False, "may look at")):
-        needs = [need for need in NEEDS if need.required is required]
+        needs = [need for need in STEPS if need.required is required]
         rules = [text for need in needs for text in _missing(discovery, need, namespace, who)]
         found = "all" if not rules else f"{len(rules)} missing"
         yield Finding(what, found, not rules, "".join(f"\n    {text}" for text in rules), required=required)
 
 
 def _missing(discovery: Discovery, need: Need, namespace: str, who: str | None) -> Iterator[str]:
-    scope = "" if need.everywhere else namespace
+    scope = "" if need.where == "everywhere" else namespace
     for verb in need.verbs:
         request = Request(verb, KINDS[need.kind], scope, subresource=need.subresource)
         if not discovery.allows(request, account=who):
-            where = "ClusterRole" if need.everywhere else f"Role in {namespace}"
+            where = "ClusterRole" if need.where == "everywhere" else f"Role in {namespace}"
             yield f"{where}: {rule(request)}  # {need.why}"
 
 

@@ -3,19 +3,60 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.ledger import audit
-from kfp_volcano.errors import JobFailedError, UnavailableError
-from kfp_volcano.volcano.launcher.folder import final_manifest, job_folder, ledger_lines, timeline
+from kfp_volcano.errors import JobFailedError
+from kfp_volcano.schemas.names import MOUNT_PATH
+from kfp_volcano.volcano.launcher.folder import final_manifest, job_folder, ledger_lines, timeline, training_job_of
 from kfp_volcano.volcano.launcher.result import build_result
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["copy_model", "gather", "has_model"]
+__all__ = ["FinalModel", "final_model", "gather"]
+
+_FINAL = "final"
+"""The folder of the final model in the Job's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalModel:
+    """The model that a training left on its volume."""
+
+    namespace: str
+    claim: str
+    folder: str
+    """Its folder on the claim: `<job>/final`."""
+    files: tuple[str, ...] = ()
+    """Unknown, and so empty, where the claim is not mounted here."""
+    size: int = 0
+    """Of all files, in bytes."""
+    here: Path | None = None
+    """The folder as this process sees it."""
+
+    @property
+    def place(self) -> Path:
+        """Where the files are for whoever mounts the claim where workers do."""
+        return self.here or Path(MOUNT_PATH) / self.folder
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the artifact says of itself, wherever its files are."""
+        return {
+            "namespace": self.namespace,
+            "claim": self.claim,
+            "folder": self.folder,
+            "files": list(self.files),
+            "size": self.size,
+        }
+
+    def copy(self, destination: Path) -> None:
+        """Copy the files, which are mounted here."""
+        assert self.here is not None  # noqa: S101  # whoever copies has looked
+        shutil.copytree(self.here, destination, dirs_exist_ok=True)
 
 
 def gather(cluster: Cluster, job: Manifest, *, started_at: float, ended_at: float) -> dict[str, Any]:
@@ -38,24 +79,32 @@ def gather(cluster: Cluster, job: Manifest, *, started_at: float, ended_at: floa
     )
 
 
-def has_model(cluster: Cluster, job: Manifest) -> bool:
-    """Whether the training has left a final model where this process can see it."""
-    folder = job_folder(cluster, job)
-    return folder is not None and final_manifest(folder) is not None
+def final_model(cluster: Cluster, job: Manifest) -> FinalModel | None:
+    """The model of a Job that has ended well; None where it leaves none.
 
-
-def copy_model(cluster: Cluster, job: Manifest, destination: Path) -> list[str]:
-    """Copy the final model's files to `destination`; returns their names.
+    A volume that is not mounted here is taken to hold the model that the live runtime always writes.
 
     Raises:
-        JobFailedError: The training wrote no final model.
-        UnavailableError: The checkpoint volume is not mounted here.
+        JobFailedError: The live runtime wrote no final model.
     """
+    spec = training_job_of(job)
+    if spec is None or spec.checkpoint is None:
+        return None
+    live = spec.elasticity.strategy == "live"
+    name = job["metadata"]["name"]
+    model = FinalModel(namespace=spec.namespace, claim=spec.checkpoint.volume, folder=f"{name}/{_FINAL}")
     folder = job_folder(cluster, job)
     if folder is None:
-        raise UnavailableError("the Job's checkpoint volume is not mounted in this step: its model cannot be read here")
-    final = folder / "final"
-    if not (final / "manifest.json").exists():
-        raise JobFailedError(f"the training wrote no final model to {final}")
-    shutil.copytree(final, destination, dirs_exist_ok=True)
-    return sorted(path.name for path in final.iterdir())
+        return model if live else None
+    final = folder / _FINAL
+    if final_manifest(folder) is None:
+        if live:
+            raise JobFailedError(f"the training wrote no final model to {final}")
+        return None
+    files = sorted(path for path in final.rglob("*") if path.is_file())
+    return replace(
+        model,
+        files=tuple(str(path.relative_to(final)) for path in files),
+        size=sum(path.stat().st_size for path in files),
+        here=final,
+    )

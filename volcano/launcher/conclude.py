@@ -20,22 +20,26 @@ if TYPE_CHECKING:
 __all__ = ["clean_up", "conclude"]
 
 
-def conclude(cluster: Cluster, job: Manifest, *, out: Path, started_at: float, now: float) -> dict[str, Any]:
-    """Write report, figures, ledgers and the queue's timeline to `out`, and remove a Job that has not succeeded.
+def conclude(
+    cluster: Cluster, job: Manifest, *, out: Path, started_at: float, now: float, with_ledgers: bool
+) -> dict[str, Any]:
+    """Write report and figures to `out`, and remove a Job that has not succeeded, whatever becomes of the report.
 
     A Job that trains on after its run has failed or was terminated is nobody's: it goes. One that succeeded stays for
-    its time to live.
+    its time to live. With `with_ledgers` what the figures were computed from is put beside them.
 
     Returns:
         The run's figures.
     """
-    result = gather(cluster, job, started_at=started_at, ended_at=now)
-    write_report(out, result)
-    folder = job_folder(cluster, job)
-    if folder is not None:
-        _keep(folder, out)
-    clean_up(cluster, job)
-    release_expired(cluster, now)
+    try:
+        result = gather(cluster, job, started_at=started_at, ended_at=now)
+        write_report(out, result)
+        folder = job_folder(cluster, job) if with_ledgers else None
+        if folder is not None:
+            _keep(folder, out)
+    finally:
+        clean_up(cluster, job)
+        release_expired(cluster, now)
     return result
 
 

@@ -1,31 +1,24 @@
-"""How a Job stands, why it waits and how it ended, in words."""
+"""How a Job ended, in words."""
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas.names import COORDINATOR, pod_name
 from kfp_volcano.volcano.launcher.logs import last_lines
-from kfp_volcano.volcano.model.objects import container_statuses
+from kfp_volcano.volcano.model.objects import container_statuses, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["Failure", "Failures", "explain_failure", "explain_wait"]
+__all__ = ["Failure", "Failures", "explain_failure"]
 
-SIGNALS = {137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM", 134: "SIGABRT"}
-
-
-def explain_wait(podgroup: Manifest | None) -> str | None:
-    """Why a gang does not run, in the scheduler's words; None where it does not wait."""
-    if podgroup is None or podgroup.get("status", {}).get("phase") in {"Running", "Completed"}:
-        return None
-    conditions = podgroup.get("status", {}).get("conditions") or []
-    waiting = [c for c in conditions if c.get("type") == "Unschedulable" and c.get("status") == "True"]
-    return str(waiting[-1].get("message") or waiting[-1].get("reason")) if waiting else None
+_BY_SIGNAL = 128
+"""What a shell and the container runtimes add to a signal's number for an exit code."""
 
 
 def explain_failure(job: Manifest, failures: Failures) -> str:
@@ -38,19 +31,19 @@ def explain_failure(job: Manifest, failures: Failures) -> str:
         pod, lines = failures.left_behind(job)
         said = f"; the last lines of {pod}:" + "".join(f"\n    {line}" for line in lines) if lines else ""
         return f"{head}, before its containers could be looked at{said}"
-    signal = f" ({SIGNALS[first.exit_code]})" if first.exit_code in SIGNALS else ""
     where = f" on node {first.node}" if first.node else ""
     said = "".join(f"\n    {line}" for line in failures.last_lines) or "\n    (it printed nothing)"
-    return f"{head}\n  {first.pod} failed with exit code {first.exit_code}{signal}{where}; its last lines:{said}"
+    return f"{head}\n  {first.pod} {first.how}{where}; its last lines:{said}"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A container that ended with an exit code other than 0."""
+    """A container that ended with an exit code other than 0, or a pod that the cluster ended."""
 
     pod: str
     node: str
-    exit_code: int
+    how: str
+    """E.g. `failed with exit code 1`."""
     at: str
     """When, as Kubernetes writes times: they sort as text."""
 
@@ -83,10 +76,41 @@ class Failures:
 
 
 def _failures(pod: Manifest) -> Iterable[Failure]:
+    name, node, status = pod["metadata"]["name"], pod["spec"].get("nodeName") or "", status_of(pod)
+    taken = next(_taken(pod), None)
+    if taken:
+        yield Failure(name, node, *taken)
+        return  # that its containers were killed is how it was taken
     for each in container_statuses(pod):
         for key in ("lastState", "state"):
             ended = (each.get(key) or {}).get("terminated")
             if ended and ended.get("exitCode"):
-                node = pod.get("spec", {}).get("nodeName") or ""
-                at = str(ended.get("finishedAt") or "")
-                yield Failure(pod["metadata"]["name"], node, int(ended["exitCode"]), at)
+                yield Failure(name, node, _how(ended), str(ended.get("finishedAt") or ""))
+    if status.get("phase") == "Failed" and status.get("reason") and not container_statuses(pod):
+        yield Failure(name, node, f"was not run: {_words(status)}", str(status.get("startTime") or ""))
+
+
+def _taken(pod: Manifest) -> Iterator[tuple[str, str]]:
+    """How and when the cluster took the pod away: evicted by its node, preempted, lost with its node."""
+    status = status_of(pod)
+    for each in status.get("conditions") or ():
+        if each.get("type") == "DisruptionTarget" and each.get("status") == "True":
+            yield f"was taken away by the cluster: {_words(each)}", str(each.get("lastTransitionTime") or "")
+    if status.get("phase") == "Failed" and status.get("reason") in {"Evicted", "NodeLost", "Shutdown", "NodeShutdown"}:
+        ends = (str(((each.get("state") or {}).get("terminated") or {}).get("finishedAt") or "") for each in
+                container_statuses(pod))  # fmt: skip
+        yield f"was taken away by the cluster: {_words(status)}", max(ends, default="")
+
+
+def _words(said: Mapping[str, Any]) -> str:
+    return ": ".join(str(said[key]) for key in ("reason", "message") if said.get(key))
+
+
+def _how(ended: Mapping[str, Any]) -> str:
+    """How a container ended: its exit code, the signal, and whether memory was the reason."""
+    code = int(ended["exitCode"])
+    number = int(ended.get("signal") or 0) or (code - _BY_SIGNAL if code > _BY_SIGNAL else 0)
+    by = f" ({signal.Signals(number).name})" if number in signal.valid_signals() - {0} else ""
+    if ended.get("reason") == "OOMKilled":
+        return f"ran out of memory (OOMKilled, exit code {code})"
+    return f"failed with exit code {code}{by}"

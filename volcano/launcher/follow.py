@@ -14,6 +14,7 @@ from kfp_volcano.schemas.names import PROGRESS
 from kfp_volcano.schemas.records import Progress, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.informer import Informer
+from kfp_volcano.volcano.launcher.complaints import Complaints
 from kfp_volcano.volcano.launcher.ending import Failures, explain_failure
 from kfp_volcano.volcano.launcher.log_record import LogRecord
 from kfp_volcano.volcano.launcher.logs import LogTail
@@ -39,7 +40,7 @@ def follow(
     cluster: Cluster,
     ref: JobRef,
     *,
-    holder: str,
+    holder: str | None,
     heir: str,
     last: bool,
     clock: Callable[[], float],
@@ -52,7 +53,8 @@ def follow(
     Args:
         cluster: Where the Job is.
         ref: The Job.
-        holder: Who follows, for the Lease.
+        holder: Who follows, for the Lease. None only looks on: it changes nothing, neither the Job nor how far its logs
+            count as printed, executes no resize and keeps no limit.
         heir: Whom the Lease goes to when a resize is requested.
         last: Execute requested resizes here and go on, for no resize step follows.
         clock: Unix seconds.
@@ -80,7 +82,7 @@ class _Following:
         cluster: Cluster,
         ref: JobRef,
         *,
-        holder: str,
+        holder: str | None,
         heir: str,
         last: bool,
         clock: Callable[[], float],
@@ -88,16 +90,20 @@ class _Following:
     ) -> None:
         self._cluster = cluster
         self._ref = ref
-        self._holder = holder
         self._heir = heir
         self._last = last
         self._clock = clock
         self._say = say
         job = ref.read(cluster)
-        self._lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
-        record = LogRecord(cluster, job, ref, by=f"{holder}:{uuid.uuid4().hex[:12]}")
+        self._lease: JobLease | None = None
+        record = None
+        if holder is not None:
+            self._lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
+            record = LogRecord(cluster, job, ref, by=f"{holder}:{uuid.uuid4().hex[:12]}")
         self._tail = LogTail(cluster, ref, record, say, clock=clock)
-        self._told = _Told(say, Waiting(cluster, clock))
+        self._told = _Told(say)
+        self._waiting = Waiting(cluster, clock)
+        self._complaints = Complaints(cluster, ref, clock=clock, say=say)
         self._failures = Failures(cluster, ref.namespace)
         self._preflights = Preflights(cluster, clock, say)
         self._pending: tuple[Limit, ...] = ()
@@ -126,39 +132,44 @@ class _Following:
 
     def _look(self) -> Literal["resized", "done"] | None:
         """Print the news, and act on them; returns how the segment has ended, None while it goes on."""
-        self._lease.renew_if_due()
+        if self._lease:
+            self._lease.renew_if_due()
         job, pods = _job(self._informer, self._ref), _pods(self._informer, self._ref)
         self._tail.pump(pods)
         self._failures.look(pods)
-        self._told.tell(job, _podgroup(self._informer, job))
+        self._told.tell(job, self._waiting.why(_podgroup(self._informer, job), pods))
+        self._complaints.look()
         state = job_state(job)
         if state.final:
             self._tail.finish(pods)
-            self._lease.release()
+            if self._lease:
+                self._lease.release()
             if state is JobState.SUCCEEDED:
                 return "done"
             reached = [limit.why for limit in self._pending if limit.at <= self._clock()]
             raise JobFailedError("\n".join([*reached, explain_failure(job, self._failures)]))
         self._pending = tuple(limits(job, pods))
+        return self._act(self._lease, job, pods) if self._lease else None
+
+    def _act(self, lease: JobLease, job: Manifest, pods: list[Manifest]) -> Literal["resized"] | None:
+        """Do what is due for a Job that lives: its limits, its preflights, a resize that is asked for."""
         ended = _keep_limits(self._cluster, job, pods, self._clock(), self._say) or self._preflights.look(job, pods)
         if ended:
-            self._lease.release()
+            lease.release()
             raise JobFailedError(f"{self._ref} was ended: {ended}")
         request = open_request(job, self._clock())
         if request is not None and not self._last:
             self._tail.settle()
-            self._lease.hand_over(self._heir)
+            lease.hand_over(self._heir)
             return "resized"
-        if request is not None and self._lease.held:
-            self._resize(request)
+        if request is not None and lease.held:
+            self._resize(request, lease.holder)
         return None
 
-    def _resize(self, request: ResizeRequest) -> None:
+    def _resize(self, request: ResizeRequest, holder: str) -> None:
         self._say(f"resize {request.from_workers} -> {request.to_workers} workers: {request.explanation}")
         try:
-            outcome = execute(
-                self._cluster, self._ref.namespace, self._ref.name, holder=self._holder, clock=self._clock
-            )
+            outcome = execute(self._cluster, self._ref.namespace, self._ref.name, holder=holder, clock=self._clock)
         except ConflictError as error:
             self._say(f"another is executing the resize: {error}")
             return
@@ -202,19 +213,17 @@ def _podgroup(informer: Informer, job: Manifest) -> Manifest | None:
 class _Told:
     """What was said last, so that only news is said."""
 
-    def __init__(self, say: Callable[[str], None], waiting: Waiting) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._waiting = waiting
         self._state: JobState | None = None
         self._why: str | None = None
         self._progress: str | None = None
 
-    def tell(self, job: Manifest, podgroup: Manifest | None) -> None:
+    def tell(self, job: Manifest, why: str | None) -> None:
         state = job_state(job)
         if state is not self._state:
             self._state = state
             self._say(f"Job {job['metadata']['namespace']}/{job['metadata']['name']} is {state.value}")
-        why = self._waiting.why(podgroup)
         if why != self._why:
             self._why = why
             if why:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from kfp_volcano.schemas.names import labels_for
 from kfp_volcano.volcano.model.objects import reference_to
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class LogRecord:
         name, namespace = f"{self._ref.name}-logs", self._ref.namespace
         try:
             if instead_of is None:
-                metadata = {"name": name, "namespace": namespace, "ownerReferences": [reference_to(self._job)]}
+                owned = {"labels": labels_for(self._ref.name), "ownerReferences": [reference_to(self._job)]}
+                metadata = {"name": name, "namespace": namespace, **owned}
                 self._cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": note})
             else:
                 test = {"op": "test", "path": _DATA, "value": instead_of}

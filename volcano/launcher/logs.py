@@ -33,15 +33,15 @@ class LogTail:
     """Prints each line of each pod once, over all steps of the DAG and all their attempts.
 
     Pods that have started are followed by a thread each, so that a node that does not answer holds up nobody else. How
-    far each pod has been printed is kept in `record`. A line that a step may have printed just before it was killed is
-    printed again, marked with `(again?)`.
+    far each pod has been printed is kept in `record`; without one all is printed from the beginning. A line that a step
+    may have printed just before it was killed is printed again, marked with `(again?)`.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         ref: JobRef,
-        record: LogRecord,
+        record: LogRecord | None,
         say: Callable[[str], None],
         *,
         clock: Callable[[], float],
@@ -62,7 +62,8 @@ class LogTail:
         """Print what has come, and follow pods that have started since. Raises UnavailableError; then call it again."""
         if self._stop.is_set():
             return
-        self._record.take_over()
+        if self._record:
+            self._record.take_over()
         for pod in pods:
             self._follow(pod)
         if self._clock() >= self._print_at or self._backlog.presses:
@@ -81,7 +82,7 @@ class LogTail:
 
     def settle(self) -> None:
         """Note that all is printed that was announced, for the next step. Raises UnavailableError."""
-        if not self._stop.is_set() and not self._record.settle():
+        if self._record and not self._stop.is_set() and not self._record.settle():
             self._fall_silent()
 
     def close(self) -> None:
@@ -97,7 +98,8 @@ class LogTail:
         before = self._followers.get(name)
         if not _has_started(pod) or (before is not None and (before.reads or before.uid == uid)):
             return
-        place = self._record.places.get(name, "") if before is None else before.place
+        known = self._record.places if self._record else {}
+        place = known.get(name, "") if before is None else before.place
         self._followers[name] = LogFollower(self._cluster, pod, place, self._backlog, self._stop)
 
     def _may_say_more(self, heard_at: float) -> bool:
@@ -117,13 +119,14 @@ class LogTail:
         lines = Counter({piece.pod: 0 for piece in self._batch})
         for piece in self._batch:
             lines[piece.pod] += piece.text.count("\n")
-        if not self._record.announce(lines):
+        if self._record and not self._record.announce(lines):
             self._fall_silent()
             return False
-        doubtful = Counter(self._record.doubtful)
+        doubtful = Counter(self._record.doubtful if self._record else {})
         for piece in self._batch:
             self._print_piece(piece, doubtful)
-        self._record.printed({piece.pod: piece.place for piece in self._batch}, lines)
+        if self._record:
+            self._record.printed({piece.pod: piece.place for piece in self._batch}, lines)
         printed, self._batch = bool(self._batch), []
         return printed
 

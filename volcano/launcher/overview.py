@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.schemas.names import GPU, PROGRESS, REQUEST, RESIZE, RUN_LABEL, STEPS, TEAM_LABEL, run_label
 from kfp_volcano.schemas.records import Progress, ResizeOutcome, ResizeRequest, StepRecord, parse, parse_list
 from kfp_volcano.volcano.cluster.annotations import annotation
-from kfp_volcano.volcano.launcher.ending import explain_wait
+from kfp_volcano.volcano.launcher.waiting import explain_wait
 from kfp_volcano.volcano.manifests.status import job_state
 from kfp_volcano.volcano.model.objects import has_ended
 

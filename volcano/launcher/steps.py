@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -18,16 +19,20 @@ from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.errors import NotFoundError
 from kfp_volcano.platform_files import in_its_pool, resource_profiles
 from kfp_volcano.schemas import template
-from kfp_volcano.schemas.names import ENV_OUT
-from kfp_volcano.schemas.records import Phase
+from kfp_volcano.schemas.names import ENV_OUT, MOUNT_PATH, PROGRESS
+from kfp_volcano.schemas.records import Phase, Progress
+from kfp_volcano.schemas.records import parse as parse_record
 from kfp_volcano.schemas.validation import parse, training_job
+from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.connect import connect
-from kfp_volcano.volcano.launcher.collect import copy_model, gather, has_model
-from kfp_volcano.volcano.launcher.folder import report_folder, training_job_of
+from kfp_volcano.volcano.launcher.collect import final_model, gather
+from kfp_volcano.volcano.launcher.folder import report_folder
 from kfp_volcano.volcano.launcher.follow import follow
 from kfp_volcano.volcano.launcher.reference import JobRef, effective_run_id
+from kfp_volcano.volcano.launcher.step_pod import check_mount, in_own_namespace, run_of, unowned
 from kfp_volcano.volcano.launcher.step_record import failing_cleanly, job_began, record_step, recorded, say
 from kfp_volcano.volcano.launcher.submit import submit
+from kfp_volcano.volcano.launcher.termination import ended_with_its_run
 from kfp_volcano.volcano.manifests.convert.task_config import with_task_config
 
 if TYPE_CHECKING:
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.records import ResizeOutcome
     from kfp_volcano.schemas.training_job import TrainingJob
+    from kfp_volcano.volcano.cluster.base import Cluster, Manifest
+    from kfp_volcano.volcano.launcher.collect import FinalModel
 
 __all__ = ["Figures", "collect_step", "conclude_step", "create_job", "resize_step", "submit_step", "train_step"]
 
@@ -46,6 +53,8 @@ class Figures:
     metrics: dict[str, float]
     metadata: dict[str, Any]
     json: str
+    place: str | None
+    """Where the model is, if not where the step was told to put it."""
 
 
 def submit_step(
@@ -56,40 +65,64 @@ def submit_step(
     run_id: str,
     part: Sequence[str] = (),
     task_config: Mapping[str, Any] | None = None,
+    volume: str = "",
 ) -> str:
     """Fill in the spec, check it whole, create or adopt the Job; returns namespace/name.
 
-    `part` says which of the run's trainings it is, `task_config` what the KFP task wants for the workers.
+    `part` says which of the run's trainings it is, `task_config` what the KFP task wants for the workers, and `volume`
+    which claim the steps after this one mount.
     """
     with failing_cleanly("submit"):
+        cluster = connect()
         filled = template.fill(spec, values)
-        wire = parse(filled) if isinstance(filled, str) else filled
+        wire = in_own_namespace(parse(filled) if isinstance(filled, str) else filled, cluster.own_pod())
         profiles = resource_profiles()
         job = training_job(wire, source="the TrainingJob", profiles=profiles)
         if task_config:
             wire, source = with_task_config(wire, task_config), "the TrainingJob with the task's settings"
             job = training_job(wire, source=source, profiles=profiles)
-        return str(create_job(job, run_id=run_id, part=part, folder=folder))
+        return str(create_job(cluster, job, run_id=run_id, part=part, folder=folder, volume=volume))
 
 
-def create_job(job: TrainingJob, *, run_id: str, part: Sequence[str], folder: str) -> JobRef:
-    """Create or adopt the Job, bound to its pool of GPUs where there are any; take note of it as step `submit`."""
+def create_job(
+    cluster: Cluster, job: TrainingJob, *, run_id: str, part: Sequence[str], folder: str, volume: str
+) -> JobRef:
+    """Create or adopt the Job, bound to its pool of GPUs where there are any; take note of it as step `submit`.
+
+    The Job belongs to the pipeline run where that is possible. `volume` is the claim that later steps mount.
+    """
     started_at = time.time()
-    cluster, run = connect(), effective_run_id(run_id)
-    manifest = submit(cluster, in_its_pool(job), run_id=run, part=part, step="submit", now=started_at, folder=folder)
+    pod, run = cluster.own_pod(), effective_run_id(run_id)
+    notes = (check_mount(cluster, pod, job, volume), unowned(pod, job.namespace))
+    manifest = submit(
+        cluster,
+        in_its_pool(job),
+        run_id=run,
+        part=part,
+        step="submit",
+        now=started_at,
+        folder=folder,
+        owner=None if unowned(pod, job.namespace) else run_of(pod),
+    )
     ref = JobRef.of(manifest)
     # The first train step takes it up; without it the autoscaler would think that nobody follows the Job.
     JobLease(cluster, ref.namespace, ref.name, holder=f"run:{run}", clock=time.time).hold()
     say(f"Job {ref} is in queue {job.queue}")
+    for note in filter(None, notes):
+        say(note)
     record_step(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time())
     return ref
 
 
-def train_step(*, job: str, segment: int, last: bool, run_id: str) -> str:
-    """Follow the Job through segment number `segment`; returns `resized` or `done`."""
+def train_step(*, job: str, segment: int, last: bool, run_id: str, alone: bool = False) -> str:
+    """Follow the Job through segment number `segment`; returns `resized` or `done`.
+
+    A step that is `alone`, without an exit task, sees to it that the Job goes when the run is terminated.
+    """
     with failing_cleanly(f"train-{segment}"):
         cluster, ref, run = connect(), JobRef.parse(job), effective_run_id(run_id)
-        with recorded(cluster, ref, f"train-{segment}") as record:
+        ending = ended_with_its_run(connect, ref, cluster.own_pod()) if alone else nullcontext()
+        with recorded(cluster, ref, f"train-{segment}") as record, ending:
             outcome = follow(
                 cluster,
                 ref,
@@ -120,31 +153,58 @@ def resize_step(*, job: str, segment: int, run_id: str, report: str) -> str:
         return outcome.phase.value if outcome else Phase.EXPIRED.value
 
 
-def collect_step(*, job: str, run_id: str, model: str) -> Figures:
-    """Audit the ledgers and copy the model to `model`; returns what to publish."""
+def collect_step(*, job: str, run_id: str, model: str, copy_up_to: int) -> Figures:
+    """Audit the ledgers and take in the model; returns what to publish.
+
+    A model of up to `copy_up_to` bytes is copied to `model`, from where KFP brings it to its store. A larger one stays
+    where it lies, and so does one whose volume is not mounted here.
+    """
     with failing_cleanly("collect"):
         cluster, ref = connect(), JobRef.parse(job)
         with recorded(cluster, ref, "collect"):
             manifest = ref.read(cluster)
             result = gather(cluster, manifest, started_at=job_began(manifest), ended_at=time.time())
-            spec = training_job_of(manifest)
-            files: list[str] = []
-            if spec is None or spec.checkpoint is None:
-                say("the spec names no checkpoint volume: there is no model to collect")
-            elif spec.elasticity.strategy == "live" or has_model(cluster, manifest):
-                files = copy_model(cluster, manifest, Path(model))
-                say(f"model: {', '.join(files)}")
-            else:
-                say("the training left no final model on its volume: there is none to collect")
+            found = final_model(cluster, manifest)
+            copied = found is not None and found.here is not None and found.size <= copy_up_to
+            if found is not None and copied:
+                found.copy(Path(model))
+            say(_of_model(found, copied=copied))
             if result["duplicates"] or result["missing"]:
                 say(f"WARNING: {result['duplicates']} samples were used twice and {result['missing']} not at all")
-            numbers = {
-                key: float(result[key])
-                for key in ("accuracy", "samples_seen", "duplicates", "missing", "wall_s")
-                if result[key] is not None
-            }
-            numbers["resizes"] = float(len(result["resizes"]))
-            return Figures(numbers, {"job": str(ref), "run_id": run_id, "files": files}, json.dumps(_brief(result)))
+            metadata = {"job": str(ref), "run_id": run_id, **(found.metadata if found else {"files": []})}
+            place = str(found.place) if found and not copied else None
+            return Figures(_numbers(result, manifest), metadata, json.dumps(_brief(result)), place)
+
+
+def _of_model(model: FinalModel | None, *, copied: bool) -> str:
+    """What became of the model, in a line."""
+    if model is None:
+        return "the training left no final model on a volume: there is none to collect"
+    if copied:
+        return f"model: {', '.join(model.files)}"
+    stays = f"the model stays in {model.folder} of claim {model.claim}, namespace {model.namespace}"
+    if model.here is None:
+        return (
+            f"{stays}, which is not mounted in this step: samples were not audited. To change that leave"
+            f' metadata.namespace out of the spec, or say volume="{model.claim}" beside it'
+        )
+    return (
+        f"{stays}: {model.size} bytes are more than copy_up_to. A step reads it at model.path after"
+        f' kubernetes.mount_pvc(step, "{model.claim}", "{MOUNT_PATH}")'
+    )
+
+
+def _numbers(result: Mapping[str, Any], job: Manifest) -> dict[str, float]:
+    """The figures for KFP's table of metrics; where no ledger could be read, what training last said of itself."""
+    keys = ("accuracy", "samples_seen", "duplicates", "missing", "wall_s")
+    numbers = {key: float(result[key]) for key in keys if result[key] is not None}
+    numbers["resizes"] = float(len(result["resizes"]))
+    text = annotation(job, PROGRESS)
+    if text and result["samples_seen"] is None:
+        progress = parse_record(Progress, text)
+        loss = {} if progress.loss is None else {"loss": progress.loss}
+        numbers = {**progress.metrics, **loss, "samples": float(progress.samples), **numbers}
+    return numbers
 
 
 def conclude_step(*, job: str, report: str = "", summary: str = "") -> None:
@@ -166,9 +226,11 @@ def conclude_step(*, job: str, report: str = "", summary: str = "") -> None:
             return
         kept = os.environ.get(ENV_OUT)
         out = report_folder(Path(kept), ref.name) if kept else Path(mkdtemp(prefix="kfp-volcano-"))
-        result = conclude(cluster, manifest, out=out, started_at=job_began(manifest), now=time.time())
+        result = conclude(
+            cluster, manifest, out=out, started_at=job_began(manifest), now=time.time(), with_ledgers=bool(kept)
+        )
         _publish(report, (out / "report.html").read_text(encoding="utf-8"), summary, summary_markdown(result))
-        say(f"report: {out / 'report.html'}")
+        say(f"report: {out / 'report.html'}" if kept else f"Job {ref} is {result['state']}: reported")
 
 
 def _publish(report: str, page: str, summary: str, lines: str) -> None:

@@ -35,6 +35,7 @@ def submit(
     now: float,
     part: Sequence[str] = (),
     folder: str = "",
+    owner: Manifest | None = None,
 ) -> Manifest:
     """Create the Volcano Job of a TrainingJob, or adopt the one that this run and spec created before.
 
@@ -46,6 +47,7 @@ def submit(
         now: Unix seconds.
         part: What tells this training from the run's others: equal for each attempt.
         folder: The folder the command runs in, on the embedded cluster.
+        owner: The owner reference of what the Job goes with (`step_pod.run_of`).
 
     Returns:
         The Job as the cluster has it.
@@ -70,6 +72,8 @@ def submit(
         workers = affordable_workers(cluster, job, now)
         *_, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=workers)
         _set_folder(manifest, folder)
+        if owner:
+            manifest["metadata"]["ownerReferences"] = [owner]
         created = _create_or_adopt(cluster, manifest)
     for claim in claims:
         _create_for(cluster, created, claim)

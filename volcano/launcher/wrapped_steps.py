@@ -9,6 +9,7 @@ from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.connect import connect
 from kfp_volcano.volcano.launcher.folder import training_job_of
 from kfp_volcano.volcano.launcher.reference import JobRef, effective_run_id
+from kfp_volcano.volcano.launcher.step_pod import in_own_namespace
 from kfp_volcano.volcano.launcher.step_record import failing_cleanly, recorded, say
 from kfp_volcano.volcano.launcher.steps import create_job
 from kfp_volcano.volcano.launcher.submit import training_name
@@ -43,7 +44,8 @@ def submit_component(
         folder: The folder the command runs in on the embedded cluster.
     """
     with failing_cleanly("submit"):
-        spec = component["spec"]
+        cluster = connect()
+        spec = in_own_namespace(component["spec"], cluster.own_pod())
         name = training_name(spec["metadata"]["name"], effective_run_id(run_id), part)
         profiles = resource_profiles()
         command = worker_command(component, inputs, job=name, volume="checkpoint" in spec["spec"])
@@ -51,8 +53,9 @@ def submit_component(
             {**spec, "spec": {**spec["spec"], "command": command}}, source="the component's Job", profiles=profiles
         )
         if job.checkpoint is not None:
-            lay_down(connect().volume(job.namespace, job.checkpoint.volume), job, name, paths)
-        return str(create_job(job, run_id=run_id, part=part, folder=folder))
+            lay_down(cluster.volume(job.namespace, job.checkpoint.volume), job, name, paths)
+        volume = job.checkpoint.volume if job.checkpoint else ""
+        return str(create_job(cluster, job, run_id=run_id, part=part, folder=folder, volume=volume))
 
 
 def collect_component(job: str, outputs: Mapping[str, Any], path_of: Callable[[str], Path]) -> dict[str, Any]:

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["claim_name", "joint_devices", "pod_template"]
 
+_NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
+"""In the namespaces of Kubeflow profiles Istio puts a proxy into each pod, which encrypts and slows what workers send
+each other, and keeps a pod from completing. Istio reads the label, older versions the annotation; a spec may say
+otherwise."""
+
 
 def pod_template(job: TrainingJob, role: Role, *, name: str, task: str, labels: dict[str, str]) -> dict[str, Any]:
     """The template of a task's pods in the Job called `name`; `role` may be the coordinator's, which is no role."""
@@ -59,8 +64,12 @@ def pod_template(job: TrainingJob, role: Role, *, name: str, task: str, labels: 
         ),
     }
     metadata = {
-        "labels": labels,
-        "annotations": {**job.annotations, "volcano.sh/preemptable": "true" if task == names.ELASTIC else "false"},
+        "labels": {**_NO_SIDECAR, **labels},
+        "annotations": {
+            **_NO_SIDECAR,
+            **job.annotations,
+            "volcano.sh/preemptable": "true" if task == names.ELASTIC else "false",
+        },
     }
     template = {"metadata": metadata, "spec": spec}
     for patch in () if ours else (job.pod_patch, role.pod_patch):

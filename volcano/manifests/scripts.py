@@ -82,38 +82,45 @@ def tidying_s(cleanup: Cleanup) -> int:
     return math.ceil(cleanup.timeout_s) + _KILL_S
 
 
-# A trap interrupts `wait`; the program still runs then, and is waited for again.
+# A signal that is trapped interrupts `wait`, and a shell may have taken note of the program's end even then: so it is
+# asked again after each, and 127 means that it had told already. What limits the time ends by itself when there is
+# nothing to limit any more, because shells lose signals that come while they start a program.
 _CLEANUP = f"""\
 run() {{
   shift COUNT
   exec "$@"
 }}
 limit() {{
-  trap 'kill "$nap"; exit' TERM
-  sleep GRACE &
-  nap=$!
-  wait "$nap"
+  exec >/dev/null 2>&1
+  left=GRACE
+  while [ "$left" -gt 0 ]; do
+    sleep 1
+    kill -0 "$1" || exit
+    left=$((left - 1))
+  done
   kill -KILL "$1"
 }}
 stop() {{
-  early=yes
+  told=yes
   [ -n "$program" ] || return
   kill -TERM "$program" 2>/dev/null
   [ -n "$killer" ] && return
-  limit "$program" >/dev/null 2>&1 &
+  limit "$program" &
   killer=$!
 }}
-program= killer= early=
+program= killer= told=
 trap stop TERM INT
 run "$@" &
 program=$!
-[ -z "$early" ] || stop
-wait "$program"
-code=$?
-while kill -0 "$program" 2>/dev/null; do
+[ -z "$told" ] || stop
+code=127
+while
+  told=
   wait "$program"
-  code=$?
-done
+  got=$?
+  [ "$got" = 127 ] || code=$got
+  [ -n "$told" ]
+do :; done
 [ -z "$killer" ] || kill "$killer" 2>/dev/null
 timeout -k {_KILL_S} CLEANUP >&2 || echo "clean-up ended with exit code $?" >&2
 exit "$code"

@@ -82,7 +82,7 @@ def test_what_is_not_there_is_not_found(cluster: Cluster, namespace: str, call: 
 
 
 def test_a_list_can_be_narrowed(cluster: Cluster, namespace: str) -> None:
-    """A list keeps to a namespace and to labels; without a namespace it spans all of them."""
+    """A list keeps to a namespace, to labels and to fields; without a namespace it spans all of them."""
     for name, team in (("a", "red"), ("b", "blue")):
         manifest = config(name, namespace)
         manifest["metadata"]["labels"] = {"team": team, "kind": "test"}
@@ -90,6 +90,8 @@ def test_a_list_can_be_narrowed(cluster: Cluster, namespace: str) -> None:
     cluster.create(config("c", f"{namespace}-other"))
     assert names(cluster.list("ConfigMap", namespace)[0]) == ["a", "b"]
     assert names(cluster.list("ConfigMap", namespace, {"team": "red", "kind": "test"})[0]) == ["a"]
+    assert names(cluster.list("ConfigMap", namespace, fields={"metadata.name": "b"})[0]) == ["b"]
+    assert names(cluster.list("ConfigMap", namespace, {"team": "red"}, fields={"metadata.name": "b"})[0]) == []
     assert {"a", "b", "c"} <= set(names(cluster.list("ConfigMap")[0]))
 
 

@@ -20,7 +20,7 @@ VOLUMES = [
     {"name": "gate", "persistentVolumeClaim": {"claimName": "gate"}},
 ]
 GATE = "while [ ! -e /gate/open ]; do sleep 0.05; done"
-FOREVER = "while :; do sleep 0.05; done"
+FOREVER = "sleep 600 >/dev/null & wait"  # a shell loses signals that come while it starts a program
 
 
 def shell(name: str, script: str, **more: Any) -> Manifest:

@@ -1,4 +1,4 @@
-"""Why a gang waits, in the scheduler's words, or in what its queue lacks."""
+"""Why a Job waits, in a sentence."""
 
 from __future__ import annotations
 
@@ -7,77 +7,142 @@ from typing import Any
 import pytest
 
 from kfp_volcano.errors import ForbiddenError
-from kfp_volcano.volcano.launcher.waiting import LOOK_S, Waiting, kept_out
-
-GPU = "nvidia.com/gpu"
+from kfp_volcano.volcano.launcher.waiting import Waiting, explain_wait
 
 
-def queue(name: str, used: str = "0", parent: str = "root", **capability: str) -> dict[str, Any]:
-    spec = {"parent": parent, "capability": {GPU: capability["gpus"]} if capability else {}}
-    return {"metadata": {"name": name}, "spec": spec, "status": {"state": "Open", "allocated": {GPU: used}}}
+def gang(phase: str = "Pending", said: str = "", **needs: str) -> dict[str, Any]:
+    """A PodGroup that needs so much."""
+    said_so = [{"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": said}]
+    return {
+        "metadata": {"name": "job-1"},
+        "spec": {
+            "queue": "research",
+            "minResources": {key.replace("gpu", "nvidia.com/gpu"): v for key, v in needs.items()},
+        },
+        "status": {"phase": phase, "conditions": said_so if said else []},
+    }
 
 
-def group(gpus: str = "8", **status: Any) -> dict[str, Any]:
-    return {"spec": {"queue": "research", "minResources": {GPU: gpus, "pods": "9"}}, "status": status}
+def queue(
+    state: str = "Open", *, gpus: str = "8", taken: str = "3", parent: str = "root", **more: str
+) -> dict[str, Any]:
+    """A queue with so many GPUs."""
+    return {
+        "metadata": {"name": "research"},
+        "spec": {"parent": parent, "capability": {"nvidia.com/gpu": gpus, **more} if gpus else {}},
+        "status": {"state": state, "allocated": {"nvidia.com/gpu": taken}},
+    }
 
 
 ROOT = {"metadata": {"name": "root"}, "spec": {}}
+TEAM = {
+    "metadata": {"name": "team"},
+    "spec": {"parent": "root", "capability": {"nvidia.com/gpu": "8"}},
+    "status": {"state": "Open", "allocated": {"nvidia.com/gpu": "6"}},
+}
 
 
-class Queues:
-    """A cluster that has only queues, or shows none."""
-
-    def __init__(self, *queues: Any, forbidden: bool = False) -> None:
-        self.queues = queues
-        self.forbidden = forbidden
-        self.asked = 0
-
-    def list(self, kind: str) -> tuple[list[Any], str]:
-        assert kind == "Queue"
-        self.asked += 1
-        if self.forbidden:
-            raise ForbiddenError("no")
-        return list(self.queues), "1"
+def pod(name: str, *, phase: str = "Pending", **status: Any) -> dict[str, Any]:
+    """A pod that stands so."""
+    return {"metadata": {"name": name}, "spec": {}, "status": {"phase": phase, **status}}
 
 
 @pytest.mark.parametrize(
-    ("queues", "why"),
+    ("podgroup", "its_queue", "why"),
     [
-        ([queue("research", "3", gpus="8")], f"the gang needs 8 {GPU}; queue research has 5 {GPU} left"),
-        ([queue("research", "0", gpus="8")], None),
+        (None, None, None),
+        (gang(), None, None),
+        (gang("Running", "old news", gpu="8"), queue(), None),
+        (gang("Completed", "old news", gpu="8"), queue(), None),
+        (gang(said="3/3 tasks unschedulable"), None, "3/3 tasks unschedulable"),
+        (gang(gpu="8"), queue(), "the gang needs 8 GPUs; queue research has 5 left"),
+        (gang(gpu="1"), queue(taken="8"), "the gang needs 1 GPU; queue research has 0 left"),
+        (gang(gpu="8"), queue(taken="9"), "the gang needs 8 GPUs; queue research has 0 left"),
+        (gang(gpu="5"), queue(), None),
+        (gang(gpu="8"), queue(gpus="", taken="0", parent="team"), "the gang needs 8 GPUs; queue team has 2 left"),
+        (gang(gpu="5", said="no node fits"), queue(), "no node fits"),
         (
-            [queue("team", "6", gpus="8"), queue("research", parent="team")],
-            f"the gang needs 8 {GPU}; queue team has 2 {GPU} left",
+            gang(gpu="8", cpu="4"),
+            queue(cpu="2"),
+            "the gang needs 8 GPUs and cpu 4; queue research has 5 and cpu 2 left",
         ),
-        ([], None),
+        (gang(gpu="1"), queue("Closed"), "queue research is Closed: it lets no gang in"),
+        (
+            gang(gpu="8", said="no node fits"),
+            queue(),
+            "the gang needs 8 GPUs; queue research has 5 left (the scheduler: no node fits)",
+        ),
     ],
-    ids=["its queue", "nothing", "one above it", "no queue"],
 )
-def test_what_a_queue_lacks_is_said_in_numbers(queues: list[Any], why: str | None) -> None:
-    """How much the gang needs, and how much the queue, or the one above it that is short, has left."""
-    assert kept_out(group(), [ROOT, *queues]) == why
+def test_a_gang_waits_for_what_its_queue_or_the_nodes_lack(podgroup, its_queue, why):
+    """What the queue has left is said where that is the reason, and the scheduler's own words beside it."""
+    assert explain_wait(podgroup, queues=[ROOT, TEAM, its_queue] if its_queue else []) == why
 
 
-def test_the_scheduler_s_own_reason_goes_first() -> None:
-    """Where it gave one, queues are not read; nor where the gang runs."""
-    cluster = Queues()
-    waiting = Waiting(cluster, lambda: 100.0)  # type: ignore[arg-type]
-    condition = {"type": "Unschedulable", "status": "True", "message": "2/2 tasks in gang unschedulable"}
-    assert waiting.why(group(phase="Inqueue", conditions=[condition])) == condition["message"]
-    assert waiting.why(group(phase="Running")) is None
-    assert waiting.why(None) is None
-    assert cluster.asked == 0
+@pytest.mark.parametrize("list_", ["containerStatuses", "initContainerStatuses"])
+@pytest.mark.parametrize(
+    "reason", ["ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError", "CrashLoopBackOff"]
+)
+def test_a_container_that_cannot_start_is_named(list_, reason):
+    """In the kubelet's words, before anything else, for no queue will help."""
+    waiting = {"name": "main", "state": {"waiting": {"reason": reason, "message": "not found"}}}
+    pods = [pod("job-core-0"), pod("job-core-1", **{list_: [waiting]})]
+    why = f"container main of job-core-1 does not start: {reason}: not found"
+    assert explain_wait(gang("Running"), pods=pods) == why
+    assert explain_wait(gang(gpu="8"), queues=[ROOT, queue()], pods=pods) == why
 
 
-def test_queues_are_read_seldom() -> None:
-    """Once in a while, however often a follower looks; who may not read them still says that the gang is kept out."""
-    now = 100.0
-    cluster = Queues(ROOT, queue("research", "3", gpus="8"))
-    waiting = Waiting(cluster, lambda: now)  # type: ignore[arg-type]
-    said = {waiting.why(group(phase="Pending")) for _ in range(5)}
-    assert said == {f"the gang needs 8 {GPU}; queue research has 5 {GPU} left"}
-    assert cluster.asked == 1
-    now += LOOK_S
-    cluster.forbidden = True
-    assert waiting.why(group(phase="Pending")) == "queue research has not let the gang in"
-    assert cluster.asked == 2
+def test_a_container_that_is_being_made_is_no_news():
+    """Every pod is in that state for a moment."""
+    waiting = {"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    assert explain_wait(gang("Running"), pods=[pod("job-core-0", containerStatuses=[waiting])]) is None
+
+
+def test_workers_beyond_the_gang_may_wait_for_a_node():
+    """The gang runs; the number of the others and the scheduler's words are told."""
+    unplaced = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/2 nodes"}]}
+    pods = [pod("job-core-0", phase="Running"), pod("job-elastic-0", **unplaced), pod("job-elastic-1", **unplaced)]
+    assert explain_wait(gang("Running"), pods=pods) == "2 workers beyond the gang wait for a node: 0/2 nodes"
+    assert explain_wait(gang("Running"), pods=pods[:2]) == "a worker beyond the gang waits for a node: 0/2 nodes"
+
+
+class _Queues:
+    """A cluster that counts how often a queue is read, and may refuse."""
+
+    def __init__(self, found: dict[str, Any] | None) -> None:
+        self.found, self.reads = found, 0
+
+    def list(self, kind: str) -> tuple[list[dict[str, Any]], str]:
+        assert kind == "Queue"
+        self.reads += 1
+        if self.found is None:
+            raise ForbiddenError("no")
+        return [ROOT, self.found], "1"
+
+
+def test_the_queue_is_read_now_and_then_and_only_while_the_gang_waits():
+    """A Job that waits for days is not to cost a request a second."""
+    now = [0.0]
+    cluster = _Queues(queue())
+    waiting = Waiting(cluster, lambda: now[0])  # type: ignore[arg-type]
+    assert waiting.why(gang("Running"), ()) is None
+    assert cluster.reads == 0
+    for now[0] in range(100):
+        assert waiting.why(gang(gpu="8"), ()) == "the gang needs 8 GPUs; queue research has 5 left"
+    assert cluster.reads == 10
+
+
+def test_who_may_not_read_queues_hears_the_scheduler():
+    """The right to read queues is one that a run can do without."""
+    waiting = Waiting(_Queues(None), lambda: 0.0)  # type: ignore[arg-type]
+    assert waiting.why(gang(gpu="8", said="no node fits"), ()) == "no node fits"
+
+
+def test_a_gang_that_is_kept_out_without_a_word_is_told_after_a_moment():
+    """Volcano notes nothing on it; and every gang is outside until the scheduler comes by."""
+    now = [0.0]
+    waiting = Waiting(_Queues(None), lambda: now[0])  # type: ignore[arg-type]
+    told = []
+    for now[0], phase in enumerate(["", "Pending", "Pending", "Pending", "Pending", "Pending", "Inqueue", "Pending"]):
+        told.append(waiting.why(gang(phase), ()))
+    assert told == [None, None, None, None, None, "queue research has not let the gang in", None, None]

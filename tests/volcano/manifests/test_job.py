@@ -580,3 +580,13 @@ def test_labels_find_the_job_and_its_pods():
     wanted = {"kfp-volcano/run": names.run_label("r"), "kfp-volcano/team": "vision"}.items()
     for metadata in [manifest["metadata"], *(task["template"]["metadata"] for task in manifest["spec"]["tasks"])]:
         assert metadata["labels"].items() >= wanted
+
+
+def test_istio_keeps_out_of_training_pods_unless_the_spec_wants_it():
+    """Also in a Kubeflow profile's namespace, where each pod is given a proxy."""
+    key = "sidecar.istio.io/inject"
+    for wanted, metadata in (("false", {}), ("true", {"labels": {key: "true"}, "annotations": {key: "true"}})):
+        job = training_job({**SMALL, "metadata": {**SMALL["metadata"], **metadata}})
+        for task in job_manifest(job, name="a-1", run_id="r", step="submit", workers=3)["spec"]["tasks"]:
+            pod = task["template"]["metadata"]
+            assert (pod["labels"][key], pod["annotations"][key]) == (wanted, wanted)

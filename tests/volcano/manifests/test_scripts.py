@@ -60,7 +60,8 @@ def test_a_clean_up_that_fails_changes_nothing():
 def test_a_stopped_program_ends_by_itself_and_is_cleaned_up_after(tmp_path):
     """SIGTERM reaches the program, which ends in its own time; then comes the clean-up."""
     mark = tmp_path / "clean"
-    training = "trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
+    # A shell that starts a program just then can lose the signal (dash, while vfork returns): this one only waits.
+    training = "trap 'kill $!; echo saved; exit 5' TERM; sleep 60 >/dev/null & echo ready; wait"
     argv = scripts.tidied(("sh", "-c", training), Cleanup(command=("touch", str(mark))), 60)
     with subprocess.Popen(list(argv), env=ENV, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.errors import ConflictError, InvalidError
+from kfp_volcano.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from kfp_volcano.volcano.cluster.base import KINDS
 from kfp_volcano.volcano.cluster.json_patch import apply_patch
-from kfp_volcano.volcano.cluster.kubernetes import preflight
+from kfp_volcano.volcano.cluster.kubernetes import own_pod, preflight
 from kfp_volcano.volcano.cluster.kubernetes.api import Api, Patience, checked
 from kfp_volcano.volcano.cluster.kubernetes.logs import LogReader
 from kfp_volcano.volcano.cluster.kubernetes.request import Request
@@ -36,10 +36,14 @@ class KubernetesCluster:
     Args:
         connection: The way there.
         patience: How long a request is tried again while there is no answer.
+        pod: The pod of this cluster that this process is in (`own_pod.named`), if it is in one.
     """
 
-    def __init__(self, connection: Connection, *, patience: Patience | None = None) -> None:
+    def __init__(
+        self, connection: Connection, *, patience: Patience | None = None, pod: Manifest | None = None
+    ) -> None:
         self.api = Api(connection, patience or Patience())
+        self._pod = pod
 
     def create(self, manifest: Manifest) -> Manifest:
         """See `Cluster.create`.
@@ -65,11 +69,20 @@ class KubernetesCluster:
         return _tidy(self.api.read(Request("get", known, _namespace(known, namespace), name)), known)
 
     def list(
-        self, kind: str, namespace: str = "", labels: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        *,
+        fields: Mapping[str, str] | None = None,
     ) -> tuple[list[Manifest], str]:
         """See `Cluster.list`; read in pages, all of one version."""
         known = _kind(kind)
-        query = {"labelSelector": ",".join(f"{key}={value}" for key, value in (labels or {}).items())} if labels else {}
+        query = {
+            selector: ",".join(f"{key}={value}" for key, value in wanted.items())
+            for selector, wanted in (("labelSelector", labels), ("fieldSelector", fields))
+            if wanted
+        }
         found: list[Manifest] = []
         page = {"limit": str(_PAGE)}
         while True:
@@ -146,9 +159,21 @@ class KubernetesCluster:
                 return
             patience.sleep(patience.pause_s(1))
 
-    def volume(self, namespace: str, claim: str) -> Path | None:  # noqa: ARG002  # part of the port
-        """See `Cluster.volume`: a process that mounts a claim is told so by its own pod, not by the API server."""
-        return None
+    def volume(self, namespace: str, claim: str) -> Path | None:
+        """See `Cluster.volume`: a pod mounts claims of its own namespace only."""
+        pod = self.own_pod()
+        if pod is None or pod["metadata"]["namespace"] != namespace:
+            return None
+        return own_pod.mounted(pod, claim)
+
+    def own_pod(self) -> Manifest | None:
+        """See `Cluster.own_pod`."""
+        if self._pod is None:
+            return None
+        try:
+            return self.get("Pod", self._pod["metadata"]["name"], self._pod["metadata"]["namespace"])
+        except (ForbiddenError, NotFoundError):
+            return self._pod
 
     def preflight(self, job: Manifest) -> Findings:
         """See `Cluster.preflight`."""

@@ -25,6 +25,7 @@ from kubernetes.config.kube_config import KubeConfigMerger
 
 from kfp_volcano.errors import ForbiddenError, SpecError
 from kfp_volcano.version import __version__
+from kfp_volcano.volcano.cluster.kubernetes.own_pod import SERVICE_ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +40,6 @@ _CONNECTIONS = 64
 """Kept open at most: one for each kind that is watched and each log that is followed."""
 _UNAUTHORIZED = 401
 _TOKEN = "authorization"  # noqa: S105  # what the library calls it
-_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class Silence(Exception):  # noqa: N818  # no error yet: the next try may be answered
@@ -170,7 +170,7 @@ def from_kubeconfig(file: Path | None = None, context: str | None = None) -> Con
     return Connection(load)
 
 
-def in_cluster(service_account: Path = _SERVICE_ACCOUNT) -> Connection:
+def in_cluster(service_account: Path = SERVICE_ACCOUNT) -> Connection:
     """The way that every pod has: its service account's token, read again as it is renewed.
 
     Raises SpecError outside a pod, or in one without a token.

@@ -1,0 +1,292 @@
+"""The commands `kfp-volcano jobs …`: trainings on a cluster, without a pipeline."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import signal
+import sys
+import time
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kfp_volcano.cli_options import cluster_options, reach
+from kfp_volcano.errors import SpecError
+from kfp_volcano.reading import read_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kfp_volcano.volcano.cluster.base import Cluster, Manifest
+    from kfp_volcano.volcano.launcher.jobs import JobLine
+    from kfp_volcano.volcano.launcher.reference import JobRef
+
+__all__ = ["jobs"]
+
+
+@click.group()
+def jobs() -> None:
+    """Trainings on a cluster: submit, follow, resize, hold and cancel them.
+
+    They may come from pipelines, or from `jobs submit`. All commands look at the cluster of --kubeconfig, else of
+    KFP_VOLCANO_CLUSTER or the usual kubeconfig.
+
+    \b
+    Train without a pipeline:    kfp-volcano jobs submit job.yaml
+    See what trains:             kfp-volcano jobs list --all-namespaces
+    Ask for another size:        kfp-volcano jobs resize vision/resnet-1a2b3c4d 6
+    Keep the autoscaler off it:  kfp-volcano jobs hold vision/resnet-1a2b3c4d --for 2h
+    """
+
+
+job_argument = click.argument("job", metavar="[NAMESPACE/]JOB")
+why_option = click.option("--why", default="", metavar="TEXT", help="For the record, and for whoever asks later.")
+
+
+@jobs.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option("--run-id", metavar="ID", help="Names the Job; the same again adopts it. By default a new one.")
+@click.option("--detach", is_flag=True, help="Create the Job and leave it: the autoscaler resizes it.")
+@click.option("--profiles", type=click.Path(path_type=Path), help="As for validate.")
+@click.option("--pools", "pools_file", type=click.Path(path_type=Path), help="As for render.")
+@cluster_options
+def submit(
+    spec: Path,
+    *,
+    run_id: str | None,
+    detach: bool,
+    profiles: Path | None,
+    pools_file: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> None:
+    """Create the Job of a TrainingJob and follow it to its end, executing resizes on the way.
+
+    Interrupted (Ctrl-C, SIGTERM) it deletes the Job, and with it all that belongs to it. Killed, it leaves the Job to
+    train: the same --run-id takes it up again.
+
+    \b
+    Example: kfp-volcano jobs submit job.yaml --kubeconfig ~/.kube/config
+    """
+    from kfp_volcano.platform_files import in_its_pool, resource_profiles  # noqa: PLC0415
+    from kfp_volcano.schemas.validation import training_job  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.submit import submit as create  # noqa: PLC0415
+
+    job = training_job(read_document(spec), source=str(spec), profiles=resource_profiles(profiles))
+    cluster = reach(kubeconfig, context)
+    run = run_id or uuid.uuid4().hex[:8]
+    created = create(cluster, in_its_pool(job, pools_file), run_id=run, step="jobs submit", now=time.time())
+    ref = JobRef.of(created)
+    click.echo(f"Job {ref} is in queue {job.queue} (run {run})", err=True)
+    if detach:
+        click.echo(str(ref))
+        return
+    with _cancelling(cluster, created):
+        _follow(cluster, ref, holder=f"jobs-submit:{run}")
+
+
+@jobs.command()
+@job_argument
+@cluster_options
+def follow(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
+    """Print what a Job's workers print, how it stands and why it waits, until it ends.
+
+    From the beginning of what the cluster still has of their logs. Only looks on: whoever follows the Job in its run,
+    or the autoscaler, goes on executing resizes. Ends with 1 if the training fails.
+
+    \b
+    Example: kfp-volcano jobs follow vision/resnet-1a2b3c4d
+    """
+    _follow(reach(kubeconfig, context), _ref(job), holder=None)
+
+
+@jobs.command("list")
+@click.option("-n", "--namespace", default="default", show_default=True)
+@click.option("-A", "--all-namespaces", is_flag=True)
+@click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", show_default=True)
+@cluster_options
+def list_(namespace: str, *, all_namespaces: bool, output: str, kubeconfig: Path | None, context: str | None) -> None:
+    """List the trainings: how they stand, how large they are, and why they wait.
+
+    \b
+    Example: kfp-volcano jobs list --all-namespaces
+    """
+    from kfp_volcano.volcano.launcher.jobs import job_lines  # noqa: PLC0415
+
+    cluster, where, now = reach(kubeconfig, context), "" if all_namespaces else namespace, time.time()
+    lines = job_lines(cluster, where, now)
+    if output == "json":
+        click.echo(json.dumps([line.plain() for line in lines], indent=2))
+    elif lines:
+        _show(lines, now)
+    else:
+        click.echo(f"no trainings in {'any namespace' if all_namespaces else f'namespace {namespace}'}", err=True)
+
+
+@jobs.command()
+@job_argument
+@click.argument("workers", type=click.IntRange(min=1))
+@why_option
+@click.option("--detach", is_flag=True, help="Ask, and leave it to the run or the autoscaler.")
+@cluster_options
+def resize(job: str, workers: int, *, why: str, detach: bool, kubeconfig: Path | None, context: str | None) -> None:
+    """Ask for another number of workers, and see the resize through.
+
+    The run that follows the Job executes it; where nobody follows it, this command does. The autoscaler may change the
+    size again, unless it is held off: kfp-volcano jobs hold.
+
+    \b
+    Example: kfp-volcano jobs resize vision/resnet-1a2b3c4d 6 --why "the demo is over"
+    """
+    from kfp_volcano.elastic.autoscaler.execution import execute  # noqa: PLC0415
+    from kfp_volcano.schemas.records import Phase  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.jobs import ask_for  # noqa: PLC0415
+
+    cluster, ref, name = reach(kubeconfig, context), _ref(job), f"jobs-resize:{uuid.uuid4().hex[:8]}"
+    if not ask_for(cluster, ref, workers, by=_who(), why=why, request_id=uuid.uuid4().hex, now=time.time()):
+        click.echo(f"{ref} has {workers} workers already", err=True)
+        return
+    click.echo(f"{ref}: asked for {workers} workers", err=True)
+    if detach:
+        return
+    outcome = execute(cluster, ref.namespace, ref.name, holder=name)
+    click.echo(f"{ref}: {outcome.phase.value}: {outcome.to_workers} workers. {outcome.message}".rstrip())
+    sys.exit(0 if outcome.phase is Phase.DONE else 1)
+
+
+@jobs.command()
+@job_argument
+@click.option("--for", "lasting", default="1h", show_default=True, metavar="DURATION", help="E.g. 90s, 30m, 2h.")
+@click.option("--at", "size", type=click.IntRange(min=1), help="Have it brought to this many workers first.")
+@why_option
+@cluster_options
+def hold(job: str, *, lasting: str, size: int | None, why: str, kubeconfig: Path | None, context: str | None) -> None:
+    """Keep the autoscaler from resizing a Job for a time.
+
+    \b
+    Example: kfp-volcano jobs hold vision/resnet-1a2b3c4d --for 2h --at 4 --why "measuring"
+    """
+    from kfp_volcano.schemas.quantities import duration  # noqa: PLC0415
+    from kfp_volcano.schemas.records import Hold  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher import jobs as launcher  # noqa: PLC0415
+
+    try:
+        seconds = duration(lasting)
+    except ValueError as error:
+        raise SpecError(f"{lasting!r} is no duration, such as 90s, 30m or 2h", source="--for") from error
+    cluster, ref = reach(kubeconfig, context), _ref(job)
+    launcher.hold(cluster, ref, Hold(until=time.time() + seconds, by=_who(), override=size, reason=why))
+    click.echo(f"{ref}: no automatic resize for {lasting}" + (f", after one to {size} workers" if size else ""))
+
+
+@jobs.command()
+@job_argument
+@cluster_options
+def release(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
+    """End a hold: the autoscaler may resize the Job again.
+
+    \b
+    Example: kfp-volcano jobs release vision/resnet-1a2b3c4d
+    """
+    from kfp_volcano.volcano.launcher.jobs import let_go  # noqa: PLC0415
+
+    ref = _ref(job)
+    held = let_go(reach(kubeconfig, context), ref, by=_who(), now=time.time())
+    click.echo(f"{ref}: {'the autoscaler may resize it again' if held else 'was not held'}")
+
+
+@jobs.command()
+@job_argument
+@cluster_options
+def cancel(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
+    """Delete a Job, and with it all that belongs to it; waits until its pods are gone.
+
+    A run of a pipeline that follows the Job fails then.
+
+    \b
+    Example: kfp-volcano jobs cancel vision/resnet-1a2b3c4d
+    """
+    cluster, ref = reach(kubeconfig, context), _ref(job)
+    _cancel(cluster, ref.read(cluster))
+
+
+def _ref(job: str) -> JobRef:
+    from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
+
+    return JobRef.parse(job if "/" in job else f"default/{job}")
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as in many containers
+        return "somebody"
+
+
+def _follow(cluster: Cluster, ref: JobRef, *, holder: str | None) -> None:
+    """To its end, with all that the workers print. Without a holder this only looks on."""
+    from kfp_volcano.volcano.launcher.follow import follow as follow_job  # noqa: PLC0415
+
+    follow_job(cluster, ref, holder=holder, heir="", last=True, clock=time.time, say=click.echo)
+    click.echo(f"Job {ref} has succeeded", err=True)
+
+
+@contextmanager
+def _cancelling(cluster: Cluster, job: Manifest) -> Iterator[None]:
+    """Delete the Job when this command is told to stop."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        _cancel(cluster, job)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _cancel(cluster: Cluster, job: Manifest) -> None:
+    from kfp_volcano.volcano.launcher.jobs import cancel as delete  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
+
+    gone = delete(cluster, job)
+    click.echo(f"Job {JobRef.of(job)} is deleted{'' if gone else '; its pods are still ending'}", err=True)
+
+
+def _show(lines: list[JobLine], now: float) -> None:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("JOB", "QUEUE", "STATE", "WORKERS", "AGE", "STEP", "LAST RESIZE", "WHY IT WAITS"):
+        table.add_column(column, overflow="fold")
+    for line in lines:
+        size = f"{line.workers}" if len(line.sizes) == 1 else f"{line.workers} of {line.sizes[0]}-{line.sizes[-1]}"
+        table.add_row(
+            line.job,
+            line.queue,
+            line.state,
+            size + (" (held)" if line.held_until else ""),
+            _age(now - line.since),
+            "-" if line.step is None else f"{line.step}/{line.total_steps}",
+            line.last_resize or "-",
+            line.waits or "",
+        )
+    console = Console()
+    Console(width=None if console.is_terminal else 200).print(table, highlight=False)
+
+
+def _age(seconds: float) -> str:
+    """In the largest whole unit, as kubectl does."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(0, int(seconds))}s"
