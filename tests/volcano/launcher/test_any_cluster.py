@@ -53,7 +53,7 @@ def test_a_job_is_submitted_followed_and_succeeds(ground: Ground, tmp_path: Path
     assert follower.ended() == "done"
     assert numbers(follower.said) == {f"core-{pod} | line {n}": 1 for pod in range(2) for n in range(1, LINES + 1)}
     job = ref.read(ground.cluster)
-    conclude(ground.cluster, job, out=tmp_path, started_at=time.time(), now=time.time())
+    conclude(ground.cluster, job, out=tmp_path, started_at=time.time(), now=time.time(), with_ledgers=False)
     assert job_state(ref.read(ground.cluster)) is JobState.SUCCEEDED
 
 
@@ -135,7 +135,7 @@ def test_a_cancelled_job_goes_with_all_that_belongs_to_it(ground: Ground, tmp_pa
     follower = ground.follow(ref)
     follower.until_said("is Running")
     job = ref.read(ground.cluster)
-    conclude(ground.cluster, job, out=tmp_path, started_at=time.time(), now=time.time())
+    conclude(ground.cluster, job, out=tmp_path, started_at=time.time(), now=time.time(), with_ledgers=False)
     assert isinstance(follower.ended(), NotFoundError)
     assert not clean_up(ground.cluster, job)
     for kind in ("Job", "Pod", "PodGroup", "Lease"):
