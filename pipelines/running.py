@@ -15,7 +15,7 @@ from typing import Any
 from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas.template import cast
 
-__all__ = ["arguments", "compile_pipeline", "load_pipeline", "run_here"]
+__all__ = ["arguments", "compile_pipeline", "compile_to", "load_pipeline", "run_here"]
 
 
 def load_pipeline(path: Path, name: str | None = None) -> Any:
@@ -95,9 +95,16 @@ def _kind(name: str) -> str:
 
 def compile_pipeline(path: Path, output: Path, *, name: str | None = None) -> None:
     """Compile a pipeline file to KFP's IR, for a backend."""
-    from kfp import compiler
+    compile_to(load_pipeline(path, name), output)
 
-    pipeline = load_pipeline(path, name)
+
+def compile_to(pipeline: Any, output: Path) -> None:
+    """Compile a pipeline function to KFP's IR, for a backend. Raises SpecError for what is none."""
+    from kfp import compiler
+    from kfp.dsl.base_component import BaseComponent
+
+    if not isinstance(pipeline, BaseComponent):
+        raise SpecError(f"{pipeline!r} is no pipeline: a function with @dsl.pipeline", source="the pipeline")
     output.parent.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)

@@ -1,9 +1,9 @@
 """Elastic, gang-scheduled training from Kubeflow Pipelines on Volcano.
 
 In a pipeline: `elastic_training(spec, rounds=4)` is a training as a graph that tells its story, `training_task(spec)`
-one as a single task, and `from_component(component, workers=2)` lets a KFP component run as the workers of a Job. In
-training code: `kfp_volcano.elastic.runtime`. Errors: `kfp_volcano.errors`. Everything else may change between minor
-versions.
+one as a single task, and `from_component(component, workers=2)` lets a KFP component run as the workers of a Job. On a
+KFP backend: `Client(host=…).submit(pipeline)`. In training code: `kfp_volcano.elastic.runtime`. Errors:
+`kfp_volcano.errors`. Everything else may change between minor versions.
 """
 
 from __future__ import annotations
@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.version import __version__
 
 if TYPE_CHECKING:
+    from kfp_volcano.pipelines.client import Client
     from kfp_volcano.pipelines.training import elastic_training, training_task
     from kfp_volcano.pipelines.wrapping import from_component
 
-__all__ = ["__version__", "elastic_training", "from_component", "training_task"]
+__all__ = ["Client", "__version__", "elastic_training", "from_component", "training_task"]
 
-_PIPELINES = {"elastic_training": "training", "training_task": "training", "from_component": "wrapping"}
+_PIPELINES = {
+    "Client": "client",
+    "elastic_training": "training",
+    "from_component": "wrapping",
+    "training_task": "training",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """The command line: `kfp-volcano COMMAND`.
 
 Data goes to standard output, progress and messages to standard error. Exit codes: 0 done, 1 the training failed,
-2 wrong use or input, 3 the cluster could not be reached or refused, 130 interrupted.
+2 wrong use or input, 3 the cluster could not be reached or refused, 4 the run was terminated, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kfp_volcano.cli_backend import pairs
 from kfp_volcano.cli_convert import convert
 from kfp_volcano.cli_jobs import jobs
 from kfp_volcano.cli_options import cluster_options
@@ -21,13 +22,13 @@ from kfp_volcano.cli_pools import pools
 from kfp_volcano.cli_priority import priority
 from kfp_volcano.cli_queues import queues
 from kfp_volcano.cli_reap import reap
+from kfp_volcano.cli_runs import submit
+from kfp_volcano.cli_schedules import schedule
 from kfp_volcano.errors import KfpVolcanoError, SpecError
 from kfp_volcano.reading import read_document
 from kfp_volcano.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kfp_volcano.schemas.training_job import TrainingJob
 
 __all__ = ["main"]
@@ -67,14 +68,16 @@ def main() -> None:
     Check and render a spec:         kfp-volcano validate job.yaml
                                      kfp-volcano render job.yaml
     Run a pipeline on this machine:  kfp-volcano run pipeline.py --local
-    Compile it for a KFP backend:    kfp-volcano compile pipeline.py -o pipeline.yaml
+    Run it on a KFP backend:         kfp-volcano submit pipeline.py --host https://kfp.example.org
+    Again and again:                 kfp-volcano schedule create nightly pipeline.py --cron "30 2 * * *"
+    Only compile it for one:         kfp-volcano compile pipeline.py -o pipeline.yaml
     Train without a pipeline:        kfp-volcano jobs submit job.yaml
     Queues of departments and teams: kfp-volcano queues plan tree.yaml
     Pools of shared GPUs:            kfp-volcano pools plan pools.yaml
 
     \b
     Exit codes: 0 done · 1 the training failed · 2 wrong use or input ·
-                3 the cluster could not be reached or refused · 130 interrupted
+                3 the cluster could not be reached or refused · 4 the run was terminated · 130 interrupted
     """
 
 
@@ -197,16 +200,6 @@ def compile_(pipeline: Path, output: Path, name: str | None) -> None:
     click.echo(f"{output}: compiled", err=True)
 
 
-def _pairs(_context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-    pairs = {}
-    for item in given:
-        key, equals, value = item.partition("=")
-        if not equals or not key:
-            raise click.BadParameter(f"{item!r} is not KEY=VALUE", param=parameter)
-        pairs[key] = value
-    return pairs
-
-
 @main.command()
 @pipeline_argument
 @click.option("--local", is_flag=True, help="Run on this machine: an embedded cluster with logical GPUs.")
@@ -217,13 +210,13 @@ def _pairs(_context: click.Context, parameter: click.Parameter, given: Sequence[
     metavar="NxG[@MEMORY],…",
     help="Logical nodes and the GPUs of each; with a memory (1x2@24Gi) pods share them.",
 )
-@click.option("--param", "params", multiple=True, callback=_pairs, metavar="K=V", help="A pipeline parameter; repeat.")
+@click.option("--param", "params", multiple=True, callback=pairs, metavar="K=V", help="A pipeline parameter; repeat.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Where report, ledgers, logs and model go."
 )
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="A queue of the embedded cluster; repeat.")
 @click.option(
-    "--volume", "volumes", multiple=True, callback=_pairs, metavar="CLAIM=DIR", help="A folder as a volume claim."
+    "--volume", "volumes", multiple=True, callback=pairs, metavar="CLAIM=DIR", help="A folder as a volume claim."
 )
 @click.option("--run-id", help="Take up an earlier run of that id (with the same --out) from its checkpoint.")
 @pipeline_option
@@ -248,7 +241,7 @@ def run(
     from kfp_volcano.pipelines.local import LocalRun  # noqa: PLC0415
 
     if not local:
-        raise click.UsageError("say --local: to run on a KFP backend, compile the pipeline and upload it")
+        raise click.UsageError("say --local, or kfp-volcano submit to run it on a KFP backend")
     run_id = run_id or uuid.uuid4().hex[:8]
     values = running.arguments(running.load_pipeline(pipeline, name), params)
     plan = LocalRun(
@@ -304,6 +297,8 @@ def doctor(*, kubeconfig: Path | None, context: str | None, namespace: str, serv
         click.echo("all is there" if complete else "all that a run needs is there")
 
 
+main.add_command(submit)
+main.add_command(schedule)
 main.add_command(jobs)
 main.add_command(queues)
 main.add_command(pools)

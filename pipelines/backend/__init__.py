@@ -1,0 +1,1 @@
+"""A KFP backend: how to reach it, and pipelines, runs and schedules there."""

@@ -1,0 +1,217 @@
+"""Runs at a backend: made, followed to their end, terminated."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import kfp_server_api
+
+from kfp_volcano.errors import ClusterError, ConflictError, InvalidError
+from kfp_volcano.pipelines.backend.connection import matching
+from kfp_volcano.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kfp_volcano.pipelines.backend.connection import Connection
+    from kfp_volcano.pipelines.backend.versions import Version
+
+__all__ = ["Ending", "Run", "RunEvent", "create"]
+
+SOON_S, LATER_S = 2.0, 10.0
+"""Between two looks at a run: while something changes, and when nothing has for a while."""
+PATIENCE_S = 600.0
+"""For how long a backend may be silent while a run is followed."""
+_CANCELING, _FAILED = "CANCELING", "FAILED"
+_DRIVER = re.compile(r"(?:^|-)(?:driver|executor)$|^root$")
+_ATTEMPT = re.compile(r"(?P<name>.+)\((?P<number>\d+)\)$")
+
+
+class Ending(Enum):
+    """How a run ended, in KFP's words; the code is what the command line exits with."""
+
+    SUCCEEDED = "SUCCEEDED"
+    SKIPPED = "SKIPPED"
+    FAILED = "FAILED"
+    CANCELED = "CANCELED"
+
+    @property
+    def exit_code(self) -> int:
+        """0 done, 1 failed, 4 cancelled."""
+        return {"FAILED": 1, "CANCELED": 4}.get(self.value, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """That the run or one of its tasks has come to a state."""
+
+    task: str
+    """The task's display name; empty for the run itself."""
+    state: str
+    """KFP's word: PENDING, RUNNING, SUCCEEDED, SKIPPED, FAILED, CANCELING, CANCELED, PAUSED."""
+    note: str = ""
+
+
+class Run:
+    """One run."""
+
+    def __init__(self, connection: Connection, run_id: str) -> None:
+        self._connection = connection
+        self.run_id = run_id
+        self.url = f"{connection.ui}/#/runs/details/{run_id}"
+        """Its page, where the host serves the UI too or the UI's URL is known."""
+        self.ending: Ending | None = None
+        """How it ended, as far as is known."""
+        self._canceling = False
+
+    def __repr__(self) -> str:
+        return f"Run({self.run_id!r})"
+
+    def read(self, *, patience_s: float | None = None) -> Any:
+        """The run as the backend has it, a `V2beta1Run`. Raises ClusterError."""
+        run = self._connection.read(
+            lambda: self._connection.runs.run_service_get_run(self.run_id), patience_s=patience_s
+        )
+        state = str(run.state)
+        self._canceling = self._canceling or state == _CANCELING or _was_canceling(run)
+        if state in Ending.__members__:
+            # A terminated run ends as FAILED; only who has seen it on the way can tell.
+            self.ending = Ending.CANCELED if state == _FAILED and self._canceling else Ending(state)
+        return run
+
+    def follow(self) -> Iterator[RunEvent]:
+        """What happens, as it comes, until the run has ended; then `ending` says how.
+
+        Raises ClusterError: the run is gone, or the backend has been silent for ten minutes.
+        """
+        told: dict[str, str] = {}
+        state, pause_s = "", SOON_S
+        while True:
+            run = self.read(patience_s=PATIENCE_S)
+            events = [*_task_events(run, told)]
+            if str(run.state) != state:
+                state = str(run.state)
+                note = "" if run.error is None else str(run.error.message or "")
+                events.append(RunEvent("", state, note))
+            yield from events
+            if self.ending is not None:
+                return
+            pause_s = SOON_S if events else min(LATER_S, pause_s * 1.2)
+            self._connection.patience.sleep(pause_s)
+
+    def wait(self) -> Ending:
+        """Follow to the end and say how it ended. Raises ClusterError as `follow` does."""
+        for _ in self.follow():
+            pass
+        assert self.ending is not None  # noqa: S101 - `follow` ends with it
+        return self.ending
+
+    def terminate(self) -> bool:
+        """End the run: its steps are stopped, its exit handler runs. False where it has ended already."""
+        try:
+            self._connection.change(lambda: self._connection.runs.run_service_terminate_run(self.run_id))
+        except (InvalidError, ConflictError):
+            self.read()
+            if self.ending is None and not self._canceling:
+                raise
+            return self.ending is None
+        self._canceling = True
+        return True
+
+    def failures(self) -> list[str]:
+        """The names of the tasks that have failed; empty where the backend names none."""
+        details = self.read().run_details
+        tasks = (details.task_details if details else None) or []
+        return sorted({name for task in tasks if str(task.state) == _FAILED and (name := _name(task))})
+
+
+def create(
+    connection: Connection,
+    version: Version,
+    *,
+    name: str,
+    experiment: str,
+    parameters: Mapping[str, Any],
+    service_account: str | None,
+    pipeline_root: str | None,
+    token: str,
+) -> Run:
+    """Start a run, once. `token`, unlike any other's, finds it again where the backend's answer was lost.
+
+    Caching stays what the pipeline says: KFP's switch for a whole run would turn it on where the author turned it off.
+    """
+    experiment_id = experiment_of(connection, experiment)
+    said = f"by kfp-volcano {__version__}, {token}"
+    body = kfp_server_api.V2beta1Run(
+        experiment_id=experiment_id,
+        display_name=name,
+        description=said,
+        pipeline_version_reference=version.reference,
+        runtime_config=kfp_server_api.V2beta1RuntimeConfig(
+            parameters=dict(parameters), pipeline_root=pipeline_root or None
+        ),
+        service_account=service_account or None,
+    )
+
+    def find() -> Any | None:
+        listing = connection.pages(
+            connection.runs.run_service_list_runs,
+            "runs",
+            experiment_id=experiment_id,
+            filter=matching("display_name", name),
+        )
+        return next((run for run in listing if run.description == said), None)
+
+    run = connection.create(lambda: connection.runs.run_service_create_run(run=body), find)
+    if not run.run_id:
+        raise ClusterError(f"the KFP backend at {connection.host} has answered without a run: is it KFP?")
+    return Run(connection, run.run_id)
+
+
+def experiment_of(connection: Connection, name: str) -> str:
+    """The id of the experiment of that name, which is made if it is not there."""
+    namespace = connection.namespace
+    query = {"filter": matching("display_name", name)} | ({"namespace": namespace} if namespace else {})
+
+    def find() -> Any | None:
+        listing = connection.pages(connection.experiments.experiment_service_list_experiments, "experiments", **query)
+        return next(listing, None)
+
+    body = kfp_server_api.V2beta1Experiment(display_name=name, namespace=namespace)
+    try:
+        found = find() or connection.create(
+            lambda: connection.experiments.experiment_service_create_experiment(experiment=body), find
+        )
+    except ConflictError:  # another made it at the same time
+        found = find()
+        if found is None:
+            raise
+    return str(found.experiment_id)
+
+
+def _task_events(run: Any, told: dict[str, str]) -> Iterator[RunEvent]:
+    """Tasks whose state has changed; `told` is kept up."""
+    details = (run.run_details.task_details if run.run_details else None) or []
+    for task in sorted(details, key=lambda each: str(each.start_time or "")):
+        name, state = _name(task), str(task.state)
+        if name and told.get(task.task_id) != state:
+            told[task.task_id] = state
+            note = "" if task.error is None else str(task.error.message or "")
+            yield RunEvent(name, state, note)
+
+
+def _name(task: Any) -> str:
+    """A task as its author calls it; empty for what KFP adds: drivers, executors, a first attempt beside its task."""
+    name = str(task.display_name or "")
+    attempt = _ATTEMPT.fullmatch(name)
+    if attempt:
+        number = int(attempt["number"])
+        return f"{attempt['name']} (attempt {number + 1})" if number and not _DRIVER.search(attempt["name"]) else ""
+    return "" if _DRIVER.search(name) else name
+
+
+def _was_canceling(run: Any) -> bool:
+    return any(str(each.state) in (_CANCELING, "CANCELED") for each in run.state_history or ())

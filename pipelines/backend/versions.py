@@ -1,0 +1,108 @@
+"""Pipelines and their versions at a backend: one version for each content, however often it is uploaded."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import kfp_server_api
+
+from kfp_volcano.errors import ConflictError
+from kfp_volcano.pipelines.backend.connection import matching
+from kfp_volcano.version import __version__
+
+if TYPE_CHECKING:
+    from kfp_volcano.pipelines.backend.connection import Connection
+    from kfp_volcano.pipelines.ir import CompiledPipeline
+
+__all__ = ["Version", "upload", "version_name"]
+
+_LONGEST_NAME = 63
+"""Where the backend keeps pipelines in Kubernetes their names are those of objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A pipeline version at the backend."""
+
+    pipeline_id: str
+    version_id: str
+    name: str
+    created: bool
+    """Whether it was uploaded just now; else it was there."""
+
+    @property
+    def reference(self) -> Any:
+        """As runs and schedules name it."""
+        return kfp_server_api.V2beta1PipelineVersionReference(
+            pipeline_id=self.pipeline_id, pipeline_version_id=self.version_id
+        )
+
+
+def upload(connection: Connection, pipeline: CompiledPipeline, *, name: str | None = None) -> Version:
+    """Have a version with exactly this content, under the pipeline of this name (by default its own)."""
+    title = name or pipeline.name
+    pipeline_id = _pipeline_id(connection, title)
+    named = version_name(title, pipeline.digest)
+
+    def find() -> Any | None:
+        listing = connection.pages(
+            lambda **query: connection.pipelines.pipeline_service_list_pipeline_versions(pipeline_id, **query),
+            "pipeline_versions",
+            filter=matching("name", named),
+        )
+        return next(listing, None)
+
+    version = find()
+    if version is not None:
+        return Version(pipeline_id, version.pipeline_version_id, named, created=False)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "pipeline.yaml"
+        file.write_text(pipeline.text, encoding="utf-8")
+        version = _created(
+            connection,
+            lambda: connection.uploads.upload_pipeline_version(
+                str(file),
+                name=named,
+                pipelineid=pipeline_id,
+                description=f"content sha256:{pipeline.digest}, uploaded by kfp-volcano {__version__}",
+            ),
+            find,
+        )
+    return Version(pipeline_id, version.pipeline_version_id, named, created=True)
+
+
+def version_name(pipeline: str, digest: str) -> str:
+    """What a version with this content is called."""
+    stem = re.sub(r"[^a-z0-9]+", "-", pipeline.lower()).strip("-")[: _LONGEST_NAME - 13].rstrip("-")
+    return f"{stem or 'pipeline'}-{digest[:12]}"
+
+
+def _pipeline_id(connection: Connection, name: str) -> str:
+    namespace = connection.namespace
+
+    def find() -> Any | None:
+        query = {"filter": matching("name", name)} | ({"namespace": namespace} if namespace else {})
+        return next(connection.pages(connection.pipelines.pipeline_service_list_pipelines, "pipelines", **query), None)
+
+    body = kfp_server_api.V2beta1Pipeline(
+        name=name, display_name=name, namespace=namespace, description=f"uploaded by kfp-volcano {__version__}"
+    )
+    found = find() or _created(
+        connection, lambda: connection.pipelines.pipeline_service_create_pipeline(pipeline=body), find
+    )
+    return str(found.pipeline_id)
+
+
+def _created(connection: Connection, request: Any, find: Any) -> Any:
+    """What was created, by this request or, at the same time, by another's."""
+    try:
+        return connection.create(request, find)
+    except ConflictError:
+        found = connection.read(find)
+        if found is None:
+            raise
+        return found

@@ -1,0 +1,249 @@
+"""The commands `kfp-volcano schedule …`: work that is repeated, by name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kfp_volcano.cli_backend import backend_options, pairs
+from kfp_volcano.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kfp_volcano.pipelines.backend.access import Access
+    from kfp_volcano.pipelines.ir import CompiledPipeline
+    from kfp_volcano.schemas.schedule import Change, Scheduled, Schedules, When
+
+__all__ = ["schedule"]
+
+
+@click.group()
+def schedule() -> None:
+    """Pipelines that run again and again: recurring runs of a KFP backend, by name.
+
+    One run of a schedule at a time; what was missed while it was paused, or the backend away, is not made up for.
+
+    \b
+    Every night:      kfp-volcano schedule create nightly retrain.py --cron "30 2 * * *" --time-zone Asia/Tokyo
+    Every six hours:  kfp-volcano schedule create often retrain.py --every 6h --param epochs=20
+    What there is:    kfp-volcano schedule list
+    """
+
+
+name_argument = click.argument("name")
+cron_option = click.option("--cron", metavar="FIELDS", help="minute hour day month weekday; a second may come first.")
+every_option = click.option("--every", metavar="DURATION", help="Instead of a cron: 30m, 6h, 7d.")
+zone_option = click.option("--time-zone", metavar="NAME", help="In which the cron is meant, e.g. Asia/Tokyo; else UTC.")
+backend_zone_option = click.option(
+    "--backend-time-zone",
+    default="UTC",
+    show_default=True,
+    envvar="KFP_VOLCANO_BACKEND_TIME_ZONE",
+    metavar="NAME",
+    help="What the backend's administrator set as CRON_SCHEDULE_TIMEZONE.",
+)
+param_option = click.option(
+    "--param", "params", multiple=True, callback=pairs, metavar="K=V", help="A pipeline parameter; repeat."
+)
+account_option = click.option("--service-account", metavar="NAME", default="", help="Of the runs' steps.")
+pipeline_option = click.option("--pipeline", "which", metavar="NAME", help="Which one, where the file has several.")
+
+
+@schedule.command()
+@name_argument
+@click.argument("pipeline", type=click.Path(path_type=Path))
+@cron_option
+@every_option
+@zone_option
+@param_option
+@click.option("--paused", is_flag=True, help="Have it, but start nothing until it is resumed.")
+@click.option("--catch-up", is_flag=True, help="Make up for every time that was missed, one after the other.")
+@click.option("--experiment", default="Default", show_default=True, metavar="NAME", help="Made if it is not there.")
+@account_option
+@pipeline_option
+@backend_zone_option
+@backend_options
+def create(
+    name: str,
+    pipeline: Path,
+    *,
+    cron: str | None,
+    every: str | None,
+    time_zone: str | None,
+    params: dict[str, str],
+    paused: bool,
+    catch_up: bool,
+    experiment: str,
+    service_account: str,
+    which: str | None,
+    backend_time_zone: str,
+    access: Access,
+) -> None:
+    """Have a schedule of this name that runs this pipeline, exactly as said here.
+
+    The same again changes nothing; anything else replaces what is there. PIPELINE is a Python file or compiled IR.
+
+    \b
+    Example: kfp-volcano schedule create nightly pipelines/scheduled_retraining.py --cron "30 2 * * *"
+    """
+    from kfp_volcano.schemas.schedule import Schedule  # noqa: PLC0415
+
+    when = _when(cron, every)
+    if when is None:
+        raise click.UsageError("say when: --cron or --every")
+    ir = _compiled(pipeline, which)
+    keeper = _keeper(access, experiment=experiment, service_account=service_account, backend_zone=backend_time_zone)
+    wanted = Schedule(
+        name=name,
+        when=when,
+        time_zone=time_zone or "UTC",
+        work=ir.text,
+        parameters=ir.arguments(params),
+        enabled=not paused,
+        catch_up=catch_up,
+    )
+    _said(name, keeper.put(wanted))
+
+
+@schedule.command()
+@name_argument
+@click.option("--from", "pipeline", type=click.Path(path_type=Path), metavar="PIPELINE", help="Run this from now on.")
+@cron_option
+@every_option
+@zone_option
+@param_option
+@click.option("--catch-up/--no-catch-up", default=None, help="Whether to make up for what was missed.")
+@account_option
+@pipeline_option
+@backend_zone_option
+@backend_options
+def update(
+    name: str,
+    *,
+    pipeline: Path | None,
+    cron: str | None,
+    every: str | None,
+    time_zone: str | None,
+    params: dict[str, str],
+    catch_up: bool | None,
+    service_account: str,
+    which: str | None,
+    backend_time_zone: str,
+    access: Access,
+) -> None:
+    """Change some of a schedule; what is not named stays as it is.
+
+    \b
+    Example: kfp-volcano schedule update nightly --param epochs=40 --cron "0 4 * * *"
+    """
+    from kfp_volcano.schemas.schedule import Changes  # noqa: PLC0415
+
+    keeper = _keeper(access, service_account=service_account, backend_zone=backend_time_zone)
+    changes = Changes(
+        when=_when(cron, every),
+        time_zone=time_zone,
+        work=_compiled(pipeline, which).text if pipeline else None,
+        parameters=params or None,
+        catch_up=catch_up,
+    )
+    _said(name, keeper.change(name, changes))
+
+
+@schedule.command()
+@name_argument
+@backend_options
+def pause(name: str, *, access: Access) -> None:
+    """Start no more runs of a schedule; one that runs is left alone."""
+    _said(name, _keeper(access).pause(name))
+
+
+@schedule.command()
+@name_argument
+@backend_zone_option
+@backend_options
+def resume(name: str, *, backend_time_zone: str, access: Access) -> None:
+    """Start runs of a schedule again, when they are due."""
+    _said(name, _keeper(access, backend_zone=backend_time_zone).resume(name))
+
+
+@schedule.command()
+@name_argument
+@backend_options
+def delete(name: str, *, access: Access) -> None:
+    """Have no such schedule; a run of it that runs is left alone."""
+    _said(name, _keeper(access).delete(name))
+
+
+@schedule.command("list")
+@click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", show_default=True)
+@backend_options
+def list_(*, output: str, access: Access) -> None:
+    """List the schedules that kfp-volcano has made.
+
+    \b
+    Example: kfp-volcano schedule list -o json
+    """
+    found = _keeper(access).scheduled()
+    if output == "json":
+        plain = [{**asdict(each), "parameters": dict(each.parameters)} for each in found]
+        click.echo(json.dumps(plain, indent=2, default=lambda moment: moment.isoformat()))
+    elif found:
+        _show(found)
+    else:
+        click.echo("no schedules", err=True)
+
+
+def _keeper(access: Access, **options: Any) -> Schedules:
+    from kfp_volcano.pipelines.backend.recurring import RecurringRuns  # noqa: PLC0415
+    from kfp_volcano.pipelines.client import Client  # noqa: PLC0415
+
+    return RecurringRuns(Client.of(access).connection, tell=lambda line: click.echo(line, err=True), **options)
+
+
+def _compiled(pipeline: Path, which: str | None) -> CompiledPipeline:
+    from kfp_volcano.pipelines.ir import compiled  # noqa: PLC0415
+
+    return compiled(pipeline, name=which)
+
+
+def _when(cron: str | None, every: str | None) -> When | None:
+    from kfp_volcano.schemas.cron import Cron  # noqa: PLC0415
+    from kfp_volcano.schemas.quantities import duration  # noqa: PLC0415
+    from kfp_volcano.schemas.schedule import Every  # noqa: PLC0415
+
+    if cron and every:
+        raise click.UsageError("say --cron or --every, not both")
+    if cron:
+        return Cron.parse(cron, source="--cron")
+    if not every:
+        return None
+    try:
+        seconds = duration(every)
+    except ValueError as error:
+        raise SpecError(f"{every!r} is no duration, such as 30m, 6h or 7d", source="--every") from error
+    if seconds < 1 or not float(seconds).is_integer():
+        raise SpecError(f"{every!r} is not a whole number of seconds, at least one", source="--every")
+    return Every(int(seconds))
+
+
+def _said(name: str, change: Change) -> None:
+    click.echo(f"schedule {name}: {change.value}")
+
+
+def _show(found: Sequence[Scheduled]) -> None:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("SCHEDULE", "STATE", "WHEN", "RUNS", "LAST RUN", "NOTE"):
+        table.add_column(column, overflow="fold")
+    for each in found:
+        last = f"{each.last:%Y-%m-%d %H:%M} {each.state}" if each.last else "-"
+        table.add_row(each.name, "enabled" if each.enabled else "paused", each.when, each.work, last, each.note)
+    console = Console()
+    Console(width=None if console.is_terminal else 200).print(table, highlight=False)
