@@ -32,7 +32,7 @@ def elastic_training_pipeline(
         "metadata": {"name": "digits", "labels": {"kfp-volcano/team": "vision"}},
         "spec": {
             "framework": "pytorch",
-            "image": "kfp-volcano/train:0.1.0",
+            "image": "kfp-volcano/digits:0.1.0",
             "command": [
                 "python",
                 "train.py",

@@ -24,6 +24,9 @@ RUN_LABEL = "kfp-volcano/run"
 """A digest of the run id (`run_label`): all Jobs of a run have it."""
 INSTANCE_LABEL = "app.kubernetes.io/instance"
 """The Job's name: what was made for one Job has it."""
+MANAGED_LABEL = "app.kubernetes.io/managed-by"
+MANAGER = "kfp-volcano"
+"""The value of `MANAGED_LABEL` of all that is made for Jobs."""
 TEAM_LABEL = "kfp-volcano/team"
 """Whose work it is, in reports; the namespace where absent."""
 
@@ -132,6 +135,9 @@ LIGHTHOUSE_PORT = 29510
 PROGRESS_PORT = 29511
 GENERATIONS_PORT = 29512
 
+SYSTEM_NAMESPACE = "kfp-volcano-system"
+"""Where `deploy/base` puts what serves all namespaces."""
+
 # Queues.
 QUEUE_TREE_LABEL = "kfp-volcano/queue-tree"
 """The name of the QueueTree that a Queue or a ResourceQuota comes from: no other is ever deleted."""
@@ -159,6 +165,11 @@ VGPU_CORES = "volcano.sh/vgpu-cores"
 _NOT_DNS = re.compile(r"[^a-z0-9-]+")
 _LONGEST_SUFFIX = len("-coordinator-0")
 _LONGEST_LABEL = 63
+
+
+def labels_for(job: str) -> dict[str, str]:
+    """The labels of what is made beside the Job of that name, by which it is found when the Job is gone."""
+    return {MANAGED_LABEL: MANAGER, INSTANCE_LABEL: job}
 
 
 def is_reserved_label(name: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["apiserver.fixtures"]
+pytest_plugins = ["anywhere.fixtures", "apiserver.fixtures"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,8 +21,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--kubeconfig FILE`: run tests marked `anywhere` on that cluster."""
+    """`--kubeconfig FILE`: run tests marked `anywhere` on that cluster; `--test-image IMAGE`: in that image."""
     parser.addoption("--kubeconfig", dest="kubeconfig", help="run the tests marked `anywhere` on this cluster")
+    parser.addoption("--test-image", dest="test_image", help="an image with a shell that the cluster's nodes can run")
 
 
 @pytest.fixture(autouse=True)

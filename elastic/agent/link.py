@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import logging
 import threading
+import time
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ __all__ = ["Link"]
 _ANSWER_S = 10.0
 _RETRY_S = 1.0
 _LAST_WORD_S = 3.0
+_PATIENCE_S = 15.0
+"""Pods of a gang start at the same time, and a name is known to the cluster's DNS a little later."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,19 +58,21 @@ class Link:
             _log.warning("the coordinator could not be told of the end: %s", error)
 
     def _run(self) -> None:
-        away = False
+        away_since: float | None = None
+        told = False
         while not self._closed.is_set():
             try:
                 generation = self._tell(HERE, _ANSWER_S)
             except (OSError, http.client.HTTPException, ValueError) as error:
-                if not away:
+                away_since = time.monotonic() if away_since is None else away_since
+                if not told and time.monotonic() >= away_since + _PATIENCE_S:
+                    told = True
                     _log.warning("the coordinator does not answer, it is asked again and again: %s", error)
-                away = True
                 self._closed.wait(_RETRY_S)
                 continue
-            if away:
+            if told:
                 _log.info("the coordinator answers again")
-            away = False
+            away_since, told = None, False
             known = self._latest.number if self._latest is not None else 0
             self._latest = generation
             if generation.number != known and not self._closed.is_set():

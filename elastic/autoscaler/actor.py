@@ -19,14 +19,12 @@ from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import ClusterError
-from kfp_volcano.schemas.names import ENV_CLUSTER
+from kfp_volcano.schemas.names import ENV_CLUSTER, SYSTEM_NAMESPACE
 from kfp_volcano.volcano.cluster.connect import connect
 
 __all__ = ["RAY_NAMESPACE", "QueueAutoscalerActor", "sidecar_name", "start_sidecar"]
 
 RAY_NAMESPACE = "kfp-volcano"
-SHARED_NAMESPACE = "kfp-volcano-system"
-"""Where an autoscaler for all namespaces is installed (`deploy/`); beside it sidecars stand aside."""
 
 RETRY_S = 2.0
 """Before the next try after a failure that was not expected, seconds."""
@@ -81,7 +79,7 @@ class QueueAutoscalerActor:
             policy=Guarded(Threshold()),
             identity=f"sidecar:{self._job}",
             log=self._log,
-            shared_namespace=SHARED_NAMESPACE,
+            shared_namespace=SYSTEM_NAMESPACE,
             only_for=self._job,
         )
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ConflictError
+from kfp_volcano.schemas.names import labels_for
 from kfp_volcano.volcano.model.objects import reference_to
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def command(cluster: Cluster, job: Manifest, verb: str, why: str) -> None:
                 "metadata": {
                     "name": f"{metadata['name']}-{verb.lower()}",
                     "namespace": metadata["namespace"],
+                    "labels": labels_for(metadata["name"]),
                     "ownerReferences": [target],
                 },
                 "action": verb,

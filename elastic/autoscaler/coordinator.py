@@ -24,7 +24,7 @@ from kfp_volcano.elastic.coordination.generations import GenerationService
 from kfp_volcano.elastic.coordination.progress import ProgressReceiver
 from kfp_volcano.elastic.generations import Generations
 from kfp_volcano.elastic.runtime.coordinator import Coordinator
-from kfp_volcano.errors import KfpVolcanoError, UnavailableError
+from kfp_volcano.errors import ForbiddenError, KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas import names
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ __all__ = ["main"]
 ENDING = (signal.SIGTERM, signal.SIGINT)
 RETRY_S = 5.0
 """Before the next try to start what needs the cluster, seconds."""
+REFUSED_S = 60.0
+"""The same where the cluster has answered, and will answer the same until somebody changes its mind."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,8 +63,12 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
         _log.error("%s", error)
         return 2
     _log.info("coordinating %s on %s", environment[names.ENV_JOB], environment[names.ENV_POD_IP])
-    while not _attend(environment, link):
-        if _listen(stopped, RETRY_S):
+    said = ""
+    while (trouble := _attend(environment, link)) is not None:
+        if str(trouble) != said:
+            said = str(trouble)
+            _log.warning("the autoscaler is not running yet: %s", said)
+        if _listen(stopped, REFUSED_S if isinstance(trouble, ForbiddenError) else RETRY_S):
             break
     else:
         _listen(stopped, None)
@@ -112,8 +118,8 @@ class _Link:
         return self._cluster
 
 
-def _attend(environment: Mapping[str, str], link: _Link) -> bool:
-    """See that the autoscaler beside the Job runs; False if that is to be tried again."""
+def _attend(environment: Mapping[str, str], link: _Link) -> Exception | None:
+    """See that the autoscaler beside the Job runs; what is in the way if that is to be tried again."""
     try:
         cluster = link.connect()
         from kfp_volcano.elastic.autoscaler.actor import start_sidecar  # noqa: PLC0415 - as above
@@ -123,9 +129,8 @@ def _attend(environment: Mapping[str, str], link: _Link) -> bool:
         folder = environment.get(names.ENV_JOB_DIR)
         start_sidecar(queue=queue, job=environment[names.ENV_JOB], folder=Path(folder) if folder else None)
     except (KfpVolcanoError, RuntimeError, OSError, ValueError) as error:
-        _log.warning("the autoscaler is not running yet: %s", error)
-        return False
-    return True
+        return error
+    return None
 
 
 def _listen(stopped: threading.Event, seconds: float | None) -> bool:

@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import ConflictError, NotFoundError
+from kfp_volcano.schemas.names import MANAGED_LABEL, MANAGER, labels_for
 from kfp_volcano.volcano.model.objects import parse_time, reference_to
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["HANDOVER_S", "TERM_S", "JobLease", "Lease", "Term"]
+__all__ = ["HANDOVER_S", "TERM_S", "JobLease", "Lease", "Term", "term_of"]
 
 TERM_S = 30.0
 """How long a Lease holds without being renewed, seconds; renewed after a third of it."""
@@ -70,7 +71,7 @@ class Lease:
     @property
     def term(self) -> Term | None:
         """The Lease as last seen; None where there was none."""
-        return None if self._object is None else _term(self._object)
+        return None if self._object is None else term_of(self._object)
 
     @property
     def held(self) -> bool:
@@ -146,7 +147,11 @@ class Lease:
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace},
+            "metadata": {
+                "name": self._name,
+                "namespace": self._namespace,
+                "labels": {MANAGED_LABEL: MANAGER},
+            },
             "spec": _spec(self.holder, now, self._term_s, 0),
         }
 
@@ -164,7 +169,8 @@ class JobLease(Lease):
     def _new(self, now: float) -> Manifest:
         """It belongs to the Job, and goes with it. Raises NotFoundError where there is no Job."""
         lease, job = super()._new(now), self._cluster.get("Job", self._name, self._namespace)
-        return {**lease, "metadata": {**lease["metadata"], "ownerReferences": [reference_to(job)]}}
+        metadata = {**lease["metadata"], "labels": labels_for(self._name), "ownerReferences": [reference_to(job)]}
+        return {**lease, "metadata": metadata}
 
     def _may_take_from(self, holder: str) -> bool:
         part, _, run = holder.partition(":")
@@ -181,7 +187,8 @@ def _spec(holder: str, now: float, term_s: float, transitions: int) -> dict[str,
     return {**spec, "holderIdentity": holder} if holder else spec
 
 
-def _term(lease: Manifest) -> Term:
+def term_of(lease: Manifest) -> Term:
+    """What a Lease object says."""
     spec = lease.get("spec") or {}
     renewed = spec.get("renewTime") or spec.get("acquireTime")
     ends_at = parse_time(str(renewed)) + float(spec.get("leaseDurationSeconds") or 0) if renewed else 0.0

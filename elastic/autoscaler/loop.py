@@ -18,7 +18,7 @@ from kfp_volcano.elastic.autoscaler.lease import TERM_S, Lease
 from kfp_volcano.elastic.autoscaler.observation import WATCHED, QueueView
 from kfp_volcano.elastic.autoscaler.unfit import marked
 from kfp_volcano.elastic.policies.guards import next_change
-from kfp_volcano.errors import ClusterError, UnavailableError
+from kfp_volcano.errors import ClusterError, ForbiddenError, UnavailableError
 from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.manifests.status import job_state
 
@@ -156,8 +156,7 @@ class QueueAutoscaler:
 
     def _leads(self, now: float) -> bool:
         if self._shared is not None and now >= self._look_aside_at:
-            term = self._shared.look()
-            self._aside = term is not None and term.holds(now)
+            self._aside = _is_held(self._shared, now)
             self._look_aside_at = now + TERM_S / 3
         if self._aside:
             self._lead.release()
@@ -180,3 +179,12 @@ class QueueAutoscaler:
             self._lead.release()
         except ClusterError as error:
             _log.warning("queue %s: the Lease was not given back and will run out: %s", self._queue, error)
+
+
+def _is_held(lease: Lease, now: float) -> bool:
+    """Whether an autoscaler of all namespaces leads. Where one is installed all may look, so who may not has none."""
+    try:
+        term = lease.look()
+    except ForbiddenError:
+        return False
+    return term is not None and term.holds(now)

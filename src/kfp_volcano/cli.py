@@ -21,6 +21,7 @@ from kfp_volcano.cli_jobs import jobs
 from kfp_volcano.cli_pools import pools
 from kfp_volcano.cli_priority import priority
 from kfp_volcano.cli_queues import queues
+from kfp_volcano.cli_reap import reap
 from kfp_volcano.cli_runs import submit
 from kfp_volcano.cli_schedules import schedule
 from kfp_volcano.errors import KfpVolcanoError, SpecError
@@ -275,6 +276,7 @@ main.add_command(jobs)
 main.add_command(queues)
 main.add_command(pools)
 main.add_command(priority)
+main.add_command(reap)
 
 
 def _finish(plan: Any, companion: Any = None) -> None:

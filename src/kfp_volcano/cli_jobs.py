@@ -119,7 +119,7 @@ def list_(namespace: str, *, all_namespaces: bool, output: str, kubeconfig: Path
     from kfp_volcano.volcano.launcher.jobs import job_lines  # noqa: PLC0415
 
     cluster, where, now = reach(kubeconfig, context), "" if all_namespaces else namespace, time.time()
-    lines = job_lines(cluster.list("Job", where)[0], cluster.list("PodGroup", where)[0], now)
+    lines = job_lines(cluster, where, now)
     if output == "json":
         click.echo(json.dumps([line.plain() for line in lines], indent=2))
     elif lines:

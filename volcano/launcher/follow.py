@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import uuid
 from typing import TYPE_CHECKING, Literal
 
 from kfp_volcano.elastic.autoscaler.commands import command
@@ -16,6 +16,7 @@ from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.launcher.complaints import Complaints
 from kfp_volcano.volcano.launcher.ending import Failures, explain_failure
+from kfp_volcano.volcano.launcher.log_record import LogRecord
 from kfp_volcano.volcano.launcher.logs import LogTail
 from kfp_volcano.volcano.launcher.preflights import Preflights
 from kfp_volcano.volcano.launcher.waiting import Waiting
@@ -95,9 +96,11 @@ class _Following:
         self._say = say
         job = ref.read(cluster)
         self._lease: JobLease | None = None
+        record = None
         if holder is not None:
             self._lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
-        self._tail = LogTail(cluster, job, ref, say, clock=clock, remembers=holder is not None)
+            record = LogRecord(cluster, job, ref, by=f"{holder}:{uuid.uuid4().hex[:12]}")
+        self._tail = LogTail(cluster, ref, record, say, clock=clock)
         self._told = _Told(say)
         self._waiting = Waiting(cluster, clock)
         self._complaints = Complaints(cluster, ref, clock=clock, say=say)
@@ -126,9 +129,6 @@ class _Following:
     def close(self) -> None:
         self._informer.stop()
         self._tail.close()
-        if self._lease:
-            with suppress(UnavailableError):  # the next step prints the last lines again
-                self._tail.save()
 
     def _look(self) -> Literal["resized", "done"] | None:
         """Print the news, and act on them; returns how the segment has ended, None while it goes on."""
@@ -159,7 +159,7 @@ class _Following:
             raise JobFailedError(f"{self._ref} was ended: {ended}")
         request = open_request(job, self._clock())
         if request is not None and not self._last:
-            self._tail.save()
+            self._tail.settle()
             lease.hand_over(self._heir)
             return "resized"
         if request is not None and lease.held:

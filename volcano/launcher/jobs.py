@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.autoscaler.contracts import answered, hold_of, latest_outcome, progress_of, spec_of
 from kfp_volcano.elastic.autoscaler.resizing import request_patch
 from kfp_volcano.elastic.policies.policy import Reason
-from kfp_volcano.errors import ConflictError, NotFoundError, SpecError
+from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, SpecError
 from kfp_volcano.schemas.names import CORE, ELASTIC, HOLD, OWNER
 from kfp_volcano.schemas.records import Hold, ResizeRequest, dump
 from kfp_volcano.volcano.cluster.annotations import annotation, annotation_patch
@@ -19,8 +20,6 @@ from kfp_volcano.volcano.manifests.status import job_state
 from kfp_volcano.volcano.model.objects import is_owned_by, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
 __all__ = ["JobLine", "ask_for", "cancel", "hold", "job_lines", "let_go", "workers_of"]
@@ -58,14 +57,17 @@ class JobLine:
         return asdict(self)
 
 
-def job_lines(jobs: Iterable[Manifest], groups: Iterable[Manifest], now: float) -> list[JobLine]:
-    """Those Jobs that are trainings, oldest first, with what is known of them. Pure."""
-    groups = list(groups)
-    ours = (job for job in jobs if annotation(job, OWNER) is not None)
-    return sorted((_line(job, groups, now) for job in ours), key=lambda line: (line.since, line.job))
+def job_lines(cluster: Cluster, namespace: str, now: float) -> list[JobLine]:
+    """The Jobs of a namespace (all where it is empty) that are trainings, oldest first, with what is known of them."""
+    groups, _ = cluster.list("PodGroup", namespace)
+    queues: list[Manifest] = []
+    with suppress(ForbiddenError):  # why a gang waits is told in the scheduler's words then
+        queues, _ = cluster.list("Queue")
+    ours = (job for job in cluster.list("Job", namespace)[0] if annotation(job, OWNER) is not None)
+    return sorted((_line(job, groups, queues, now) for job in ours), key=lambda line: (line.since, line.job))
 
 
-def _line(job: Manifest, groups: list[Manifest], now: float) -> JobLine:
+def _line(job: Manifest, groups: list[Manifest], queues: list[Manifest], now: float) -> JobLine:
     spec, progress, resize, held = spec_of(job), progress_of(job), latest_outcome(job), hold_of(job)
     group = next((each for each in groups if is_owned_by(each, job["metadata"]["uid"])), None)
     count = workers_of(job)
@@ -79,7 +81,7 @@ def _line(job: Manifest, groups: list[Manifest], now: float) -> JobLine:
         step=progress.step if progress else None,
         total_steps=progress.total_steps if progress else None,
         loss=progress.loss if progress else None,
-        waits=None if job_state(job).final else explain_wait(group),
+        waits=None if job_state(job).final else explain_wait(group, queues=queues),
         held_until=held.until if held and held.until > now else None,
         last_resize=f"{resize.from_workers} -> {resize.to_workers} {resize.phase.value}" if resize else None,
     )

@@ -2,103 +2,95 @@
 
 from __future__ import annotations
 
-import json
 import threading
+from collections import Counter
 from contextlib import suppress
-from queue import Empty, Queue
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ConflictError, NotFoundError, UnavailableError
-from kfp_volcano.volcano.launcher.log_follower import LogFollower, Piece
-from kfp_volcano.volcano.model.objects import container_statuses, reference_to
+from kfp_volcano.volcano.launcher.backlog import Backlog, Piece
+from kfp_volcano.volcano.launcher.log_follower import LogFollower
+from kfp_volcano.volcano.model.objects import container_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
+    from kfp_volcano.volcano.launcher.log_record import LogRecord
     from kfp_volcano.volcano.launcher.reference import JobRef
 
 __all__ = ["LogTail", "last_lines"]
 
-_AHEAD = 256
-"""Pieces of output that may wait to be printed, of all pods together; they are not read faster than that."""
-_SAVE_S = 10.0
-"""How much output, in time, is printed again by the step that comes after one that was killed."""
+PRINT_S = 2.0
+"""How often lines are printed, each time after it was written to the cluster how many: that limits the writes."""
 _FINISH_S = 10.0
+_UNREADABLE_S = 30.0
+"""How long to wait for the last lines of a pod whose node does not answer."""
 _LOOK_S = 0.2
 
 
 class LogTail:
-    """Prints each line of each pod once.
+    """Prints each line of each pod once, over all steps of the DAG and all their attempts.
 
     Pods that have started are followed by a thread each, so that a node that does not answer holds up nobody else. How
-    far each pod has been printed is kept in the ConfigMap `<job>-logs`, so that the next step of the DAG, in another
-    process, neither repeats nor skips a line.
+    far each pod has been printed is kept in `record`; without one all is printed from the beginning. A line that a step
+    may have printed just before it was killed is printed again, marked with `(again?)`.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        job: Manifest,
         ref: JobRef,
+        record: LogRecord | None,
         say: Callable[[str], None],
         *,
         clock: Callable[[], float],
-        remembers: bool = True,
     ) -> None:
         self._cluster = cluster
-        self._job = job
         self._ref = ref
+        self._record = record
         self._say = say
         self._clock = clock
-        self._remembers = remembers
-        self._places = self._load() if remembers else {}
-        self._saved, self._saved_at = dict(self._places), clock()
-        self._pieces: Queue[Piece] = Queue(_AHEAD)
+        self._print_at = clock()
+        self._backlog = Backlog()
+        self._batch: list[Piece] = []
         self._stop = threading.Event()
         self._followers: dict[str, LogFollower] = {}
         """The latest of each pod's name."""
 
     def pump(self, pods: Iterable[Manifest]) -> None:
-        """Print what has come, and follow pods that have started since."""
+        """Print what has come, and follow pods that have started since. Raises UnavailableError; then call it again."""
+        if self._stop.is_set():
+            return
+        if self._record:
+            self._record.take_over()
         for pod in pods:
             self._follow(pod)
-        self._print()
-        if self._remembers and self._places != self._saved and self._clock() >= self._saved_at + _SAVE_S:
-            self.save()
+        if self._clock() >= self._print_at or self._backlog.presses:
+            self._print()
 
     def finish(self, pods: Iterable[Manifest]) -> None:
-        """Print what pods that are done or going have still to say, for at most some seconds."""
+        """Print what pods that are done or going have still to say, as long as something comes. Raises as `pump`."""
         self.pump(pods)
-        ends_at = self._clock() + _FINISH_S
-        while any(follower.reads for follower in self._followers.values()) and self._clock() < ends_at:
-            self._print(wait_s=_LOOK_S)
+        heard_at = self._clock()
+        while self._may_say_more(heard_at):
+            self._stop.wait(_LOOK_S)
+            if self._print():
+                heard_at = self._clock()
         self._print()
+        self.settle()
 
-    def save(self) -> None:
-        """Note how far the logs have been printed, for the next step."""
-        self._saved, self._saved_at = dict(self._places), self._clock()
-        name, data = f"{self._ref.name}-logs", {"places": json.dumps(self._places)}
-        try:
-            self._cluster.create(
-                {
-                    "apiVersion": "v1",
-                    "kind": "ConfigMap",
-                    "metadata": {
-                        "name": name,
-                        "namespace": self._ref.namespace,
-                        "ownerReferences": [reference_to(self._job)],
-                    },
-                    "data": data,
-                }
-            )
-        except ConflictError:
-            patch = [{"op": "replace", "path": "/data", "value": data}]
-            self._cluster.patch("ConfigMap", name, self._ref.namespace, patch)
+    def settle(self) -> None:
+        """Note that all is printed that was announced, for the next step. Raises UnavailableError."""
+        if self._record and not self._stop.is_set() and not self._record.settle():
+            self._fall_silent()
 
     def close(self) -> None:
         """Print no more; what is read ahead is left to the next step."""
+        with suppress(ConflictError, UnavailableError):  # the next step prints the last lines again, marked
+            self.settle()
         self._stop.set()
+        self._backlog.close()
 
     def _follow(self, pod: Manifest) -> None:
         """See to it that a pod is read: it, and not one of the same name that went before it."""
@@ -106,28 +98,51 @@ class LogTail:
         before = self._followers.get(name)
         if not _has_started(pod) or (before is not None and (before.reads or before.uid == uid)):
             return
-        place = self._places.get(name, "") if before is None else before.place
-        self._followers[name] = LogFollower(self._cluster, pod, place, self._pieces, self._stop)
+        known = self._record.places if self._record else {}
+        place = known.get(name, "") if before is None else before.place
+        self._followers[name] = LogFollower(self._cluster, pod, place, self._backlog, self._stop)
 
-    def _print(self, *, wait_s: float = 0.0) -> None:
-        """Print what waits for it, at most as much as may wait; `wait_s` is how long to wait for the first piece."""
-        with suppress(Empty):
-            for number in range(_AHEAD):
-                piece = self._pieces.get(timeout=wait_s) if wait_s and not number else self._pieces.get_nowait()
-                short = piece.pod.removeprefix(self._ref.name + "-")
-                if piece.note:
-                    self._say(f"the log of {short} {piece.note}")
-                for line in piece.text.split("\n")[:-1]:
-                    self._say(f"{short} | {line}")
-                self._places[piece.pod] = piece.place
+    def _may_say_more(self, heard_at: float) -> bool:
+        """Whether to wait for more: for pods that may have more to say, each for its time."""
+        quiet_s = self._clock() - heard_at
+        return any(
+            follower.reads and quiet_s < (_UNREADABLE_S if follower.unanswered else _FINISH_S)
+            for follower in self._followers.values()
+        )
 
-    def _load(self) -> dict[str, str]:
-        try:
-            stored = self._cluster.get("ConfigMap", f"{self._ref.name}-logs", self._ref.namespace)
-        except NotFoundError:
-            return {}
-        places: dict[str, str] = json.loads(stored["data"]["places"])
-        return places
+    def _print(self) -> bool:
+        """Announce what waits to be printed, and print it; whether there was anything."""
+        if self._stop.is_set():
+            return False
+        self._print_at = self._clock() + PRINT_S
+        self._batch = self._batch or self._backlog.take()
+        lines = Counter({piece.pod: 0 for piece in self._batch})
+        for piece in self._batch:
+            lines[piece.pod] += piece.text.count("\n")
+        if self._record and not self._record.announce(lines):
+            self._fall_silent()
+            return False
+        doubtful = Counter(self._record.doubtful if self._record else {})
+        for piece in self._batch:
+            self._print_piece(piece, doubtful)
+        if self._record:
+            self._record.printed({piece.pod: piece.place for piece in self._batch}, lines)
+        printed, self._batch = bool(self._batch), []
+        return printed
+
+    def _print_piece(self, piece: Piece, doubtful: Counter[str]) -> None:
+        short = piece.pod.removeprefix(self._ref.name + "-")
+        if piece.note:
+            self._say(f"the log of {short} {piece.note}")
+        for line in piece.text.split("\n")[:-1]:
+            mark = " (again?)" if doubtful[piece.pod] > 0 else ""
+            doubtful[piece.pod] -= 1
+            self._say(f"{short}{mark} | {line}")
+
+    def _fall_silent(self) -> None:
+        self._say("another attempt of this step prints the logs from here on")
+        self._stop.set()
+        self._backlog.close()
 
 
 def _has_started(pod: Manifest) -> bool:

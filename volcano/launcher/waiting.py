@@ -1,4 +1,8 @@
-"""Why a Job does not run, or not with all its workers, in a sentence."""
+"""Why a Job does not run, or not with all its workers, in a sentence.
+
+Of a gang that its queue has not let in Volcano (1.15) writes no condition on the PodGroup, only an Event that names the
+resource that is short. How much is asked for and how much is left can be read from the PodGroup and the queues.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import ClusterError
 from kfp_volcano.schemas.names import GPU
-from kfp_volcano.volcano.model.objects import container_statuses, phase_of, status_of
-from kfp_volcano.volcano.model.resources import format_quantity, resources
+from kfp_volcano.volcano.model.objects import container_statuses, key_of, phase_of, status_of
+from kfp_volcano.volcano.model.queues import queue_tree
+from kfp_volcano.volcano.model.resources import add, exceeded, format_quantity, minus, resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +36,9 @@ _STUCK = frozenset(
 )
 """The kubelet's reasons for a container that does not start, or not again (pkg/kubelet/{images,container})."""
 _READ_S = 10.0
-"""How often the queue of a gang that waits is read."""
+"""How often queues are read while a gang waits, seconds."""
+_MOMENT_S = 5.0
+"""Volcano's scheduler looks at its queues once a second."""
 
 
 class Waiting:
@@ -40,28 +47,39 @@ class Waiting:
     def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._queue: Manifest | None = None
+        self._queues: list[Manifest] = []
         self._read_at = -math.inf
+        self._outside_since: float | None = None
 
     def why(self, podgroup: Manifest | None, pods: Iterable[Manifest]) -> str | None:
         """See `explain_wait`."""
         if podgroup is not None and _waits(podgroup) and self._clock() >= self._read_at + _READ_S:
             self._read_at = self._clock()
             try:
-                self._queue = self._cluster.get("Queue", podgroup["spec"].get("queue") or "default")
-            except ClusterError:  # it may not be ours to read; then the scheduler's words have to do
-                self._queue = None
-        return explain_wait(podgroup, queue=self._queue, pods=pods)
+                self._queues = self._cluster.list("Queue")[0]
+            except ClusterError:  # they may not be ours to read; then the scheduler's words have to do
+                self._queues = []
+        return explain_wait(podgroup, queues=self._queues, pods=pods) or self._kept_out(podgroup)
+
+    def _kept_out(self, podgroup: Manifest | None) -> str | None:
+        """That the queue has not let the gang in, where no more is known; every gang is outside for a moment."""
+        if podgroup is None or phase_of(podgroup) not in {"", "Pending"}:
+            self._outside_since = None
+            return None
+        if self._outside_since is None:
+            self._outside_since = self._clock()
+        long_enough = self._clock() >= self._outside_since + _MOMENT_S
+        return f"queue {_queue_of(podgroup)} has not let the gang in" if long_enough else None
 
 
 def explain_wait(
-    podgroup: Manifest | None, *, queue: Manifest | None = None, pods: Iterable[Manifest] = ()
+    podgroup: Manifest | None, *, queues: Iterable[Manifest] = (), pods: Iterable[Manifest] = ()
 ) -> str | None:
     """Why a gang does not run, or some of its pods do not; None where nothing is known to wait. Pure.
 
     Args:
         podgroup: The Job's PodGroup, None while it has none.
-        queue: The Job's queue, for what is left of it.
+        queues: All queues, for what is left of the Job's and those above it; none where they may not be read.
         pods: The Job's pods.
     """
     pods = list(pods)
@@ -69,9 +87,10 @@ def explain_wait(
     if stuck:
         return stuck
     if podgroup is not None and _waits(podgroup):
-        said = _scheduler(podgroup)
-        short = _short_of(podgroup, queue) if queue else None
-        return f"{short} (the scheduler: {said})" if short and said else short or said
+        said, short = _scheduler(podgroup), _short_of(podgroup, queues)
+        if short:
+            return f"{short} (the scheduler: {said})" if said else short
+        return said
     return _surplus(pods)
 
 
@@ -85,22 +104,32 @@ def _scheduler(podgroup: Manifest) -> str | None:
     return str(waiting[-1].get("message") or waiting[-1].get("reason")) if waiting else None
 
 
-def _short_of(podgroup: Manifest, queue: Manifest) -> str | None:
-    """What the queue has too little of, or that it takes nobody in."""
-    name, state = queue["metadata"]["name"], status_of(queue).get("state") or "Open"
-    if state != "Open":
-        return f"queue {name} is {state}: it lets no gang in"
-    needed = resources(podgroup["spec"].get("minResources"))
-    capability, taken = resources(queue["spec"].get("capability")), resources(status_of(queue).get("allocated"))
-    left = {name: max(0, most - taken.get(name, 0)) for name, most in capability.items()}
-    short = sorted(
-        (each for each in needed if each in left and needed[each] > left[each]), key=lambda each: each != GPU
-    )
-    if not short:
+def _queue_of(podgroup: Manifest) -> str:
+    return str(podgroup["spec"].get("queue") or "default")
+
+
+def _short_of(podgroup: Manifest, queues: Iterable[Manifest]) -> str | None:
+    """What the gang's queue, or one above it, has too little of, or that the queue takes nobody in."""
+    by_key = {key_of(queue): queue for queue in queues}
+    share = queue_tree({"Queue": by_key}).get(_queue_of(podgroup))
+    if share is None:
         return None
-    amounts = [_amount(each, needed[each]) for each in short]
-    rest = [format_quantity(left[each]) if each == GPU else _amount(each, left[each]) for each in short]
-    return f"the gang needs {' and '.join(amounts)}; queue {name} has {' and '.join(rest)} left"
+    state = status_of(by_key["", share.name]).get("state") or "Open"
+    if state != "Open":
+        return f"queue {share.name} is {state}: it lets no gang in"
+    needed = resources(podgroup["spec"].get("minResources"))
+    for each in share.lineage:
+        taken = resources(status_of(by_key["", each.name]).get("allocated"))
+        short = sorted(exceeded(add(taken, needed), each.limit, needed), key=lambda name: name != GPU)
+        if short:
+            left = minus(each.limit, taken)
+            asked = " and ".join(_amount(name, needed[name]) for name in short)
+            rest = " and ".join(
+                format_quantity(max(0, left[name])) if name == GPU else _amount(name, max(0, left[name]))
+                for name in short
+            )
+            return f"the gang needs {asked}; queue {each.name} has {rest} left"
+    return None
 
 
 def _amount(resource: str, amount: int) -> str:

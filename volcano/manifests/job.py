@@ -88,7 +88,7 @@ def job_manifest(job: TrainingJob, *, name: str, run_id: str, step: str, workers
         names.RUN_LABEL: names.run_label(run_id),
         "app.kubernetes.io/name": job.name,
         names.INSTANCE_LABEL: name,
-        "app.kubernetes.io/managed-by": "kfp-volcano",
+        names.MANAGED_LABEL: names.MANAGER,
     }
     text = spec_text(job)
     owner = records.Owner(run_id=run_id, step=step, spec_hash=text_hash(text))

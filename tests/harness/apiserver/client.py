@@ -112,27 +112,27 @@ class Client:
         `strict` refuses fields that the kind does not have; otherwise they are dropped with a warning.
         """
         query = {"fieldValidation": "Strict" if strict else "Warn", **({"dryRun": "All"} if dry_run else {})}
-        return self.request("POST", self._path(manifest), manifest, query=query)
+        return self.request("POST", self.path(manifest), manifest, query=query)
 
     def update(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Answer:
         """Replace an object."""
         query = {"dryRun": "All"} if dry_run else None
-        return self.request("PUT", self._path(manifest, manifest["metadata"]["name"]), manifest, query=query)
+        return self.request("PUT", self.path(manifest, manifest["metadata"]["name"]), manifest, query=query)
 
     def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> Answer:
         """Read an object."""
-        return self.request("GET", self._path(_reference(api_version, kind, namespace), name))
+        return self.request("GET", self.path(_reference(api_version, kind, namespace), name))
 
     def delete(self, api_version: str, kind: str, name: str, namespace: str = "", *, dry_run: bool = False) -> Answer:
         """Delete an object, and what it owns in the background."""
         query = {"propagationPolicy": "Background", **({"dryRun": "All"} if dry_run else {})}
-        return self.request("DELETE", self._path(_reference(api_version, kind, namespace), name), query=query)
+        return self.request("DELETE", self.path(_reference(api_version, kind, namespace), name), query=query)
 
     def patch(
         self, manifest: Mapping[str, Any], patch: Sequence[Mapping[str, Any]], *, dry_run: bool = False
     ) -> Answer:
         """Apply an RFC 6902 patch to the object that `manifest` names."""
-        path = self._path(manifest, manifest["metadata"]["name"])
+        path = self.path(manifest, manifest["metadata"]["name"])
         query = {"dryRun": "All"} if dry_run else None
         return self.request("PATCH", path, list(patch), query=query, content_type="application/json-patch+json")
 
@@ -146,7 +146,8 @@ class Client:
         """Give the connections back."""
         self._pool.clear()
 
-    def _path(self, manifest: Mapping[str, Any], name: str = "") -> str:
+    def path(self, manifest: Mapping[str, Any], name: str = "") -> str:
+        """Where the object that `manifest` names is served, or without a name where its kind is."""
         version, kind = manifest["apiVersion"], manifest["kind"]
         plural, namespaced = self._kind(version, kind)
         parts = ["", *_group(version)]

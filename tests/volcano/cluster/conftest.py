@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from anywhere.place import Place, simulated_place
+from anywhere.queues import open_queue, remove_queue
 from kfp_volcano.errors import NotFoundError
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
 from kfp_volcano.volcano.cluster.host import RemoteCluster, start_host, stop_host
@@ -17,7 +19,7 @@ from kfp_volcano.volcano.cluster.kubernetes.cluster import KubernetesCluster
 from kfp_volcano.volcano.cluster.kubernetes.connection import from_kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
@@ -27,18 +29,25 @@ PATIENCE_S = 60.0
 
 
 class Jobs:
-    """Job manifests of one namespace."""
+    """Job manifests of one namespace, whose pods come to a place; without one, to any node of the embedded cluster."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(
+        self, namespace: str, queues: Sequence[str] = ("default", "research"), place: Place | None = None
+    ) -> None:
         self.namespace = namespace
+        self.queue, self.other_queue = queues
+        self.place = place
 
     def task(
         self, name: str, replicas: int, command: list[str], *, least: int | None = None, gpus: int = 1, **spec: Any
     ) -> Manifest:
         """A task of pods with one container; `spec` adds to the pod."""
-        resources = {"limits": {GPU: str(gpus)}} if gpus else {}
+        resources = {"limits": {GPU: str(gpus)}} if gpus and (self.place is None or self.place.gpus) else {}
         container = {"name": "main", "image": "unused", "command": command, "resources": resources}
         container |= spec.pop("container", {})
+        if self.place is not None:
+            container |= {"image": self.place.image, "imagePullPolicy": "IfNotPresent"}
+            spec |= {"affinity": self.place.affinity, "tolerations": self.place.tolerations}
         pod = {"restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 5, "containers": [container], **spec}
         return {
             "name": name,
@@ -54,7 +63,7 @@ class Jobs:
             "apiVersion": "batch.volcano.sh/v1alpha1",
             "kind": "Job",
             "metadata": {"name": name, "namespace": self.namespace},
-            "spec": {"queue": "default", "minAvailable": least, "plugins": {"svc": []}, "tasks": tasks, **spec},
+            "spec": {"queue": self.queue, "minAvailable": least, "plugins": {"svc": []}, "tasks": tasks, **spec},
         }
 
     def sleeping(self, name: str, workers: int, *, surplus: int = 0, gpus: int = 1) -> Manifest:
@@ -71,9 +80,18 @@ def namespace() -> str:
 
 
 @pytest.fixture
-def jobs(namespace: str) -> Jobs:
-    """Jobs in the test's namespace."""
-    return Jobs(namespace)
+def jobs(request: pytest.FixtureRequest, namespace: str) -> Jobs:
+    """Jobs in the test's namespace: where containers run for tests of `kubelets`, else on nodes of the tests' own."""
+    if "shared_cluster" not in request.fixturenames:
+        return Jobs(namespace)
+    cluster = request.getfixturevalue("shared_cluster")
+    if not isinstance(cluster, KubernetesCluster):
+        return Jobs(namespace)
+    if "kubelets" in request.fixturenames:
+        place = request.getfixturevalue("kubelets")
+    else:
+        place = simulated_place(request.getfixturevalue("simulated_nodes"))
+    return Jobs(namespace, request.getfixturevalue("queues"), place)
 
 
 _KUBERNETES = pytest.param("kubernetes", marks=(pytest.mark.cluster, pytest.mark.anywhere))
@@ -81,7 +99,7 @@ _KUBERNETES = pytest.param("kubernetes", marks=(pytest.mark.cluster, pytest.mark
 
 @pytest.fixture(scope="module", params=["embedded", "remote", _KUBERNETES])
 def shared_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Each implementation of the port, where Volcano runs with 2 nodes of 4 GPUs, and queues `default` and `research`.
+    """Each implementation of the port, where Volcano runs with 2 nodes of 4 GPUs.
 
     On Kubernetes it is the cluster of `--kubeconfig`, or a real API server without Volcano's programs.
     """
@@ -99,27 +117,32 @@ def shared_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 
 @pytest.fixture(scope="module")
-def volcano(shared_cluster: Cluster) -> None:
+def volcano(request: pytest.FixtureRequest, shared_cluster: Cluster) -> None:
     """Skips where Volcano's own programs do not run: there, Jobs are only kept."""
-    queues = {each["metadata"]["name"]: each for each in shared_cluster.list("Queue")[0]}
-    if queues.get("default", {}).get("status", {}).get("state") != "Open":
-        pytest.skip("Volcano's controllers do not run here")
-    if "research" not in queues:
-        spec = {"weight": 1, "capability": {GPU: "8"}}
-        queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "research"}}
-        shared_cluster.create({**queue, "spec": spec})
-    gpus = [node["status"]["allocatable"].get(GPU, "0") for node in shared_cluster.list("Node")[0]]
-    if sorted(gpus) != ["4", "4"]:
-        pytest.skip(f"these tests need two nodes with 4 {GPU} each; here nodes have {', '.join(gpus) or 'none'}")
+    if isinstance(shared_cluster, KubernetesCluster):
+        request.getfixturevalue("with_volcano")
 
 
 @pytest.fixture(scope="module")
-def kubelets(shared_cluster: Cluster, volcano: None) -> None:
-    """Skips where nodes are only simulated, and no container ever runs."""
-    nodes = shared_cluster.list("Node")[0]
-    real = all(node["status"].get("nodeInfo", {}).get("kubeletVersion") for node in nodes)
-    if isinstance(shared_cluster, KubernetesCluster) and not real:
-        pytest.skip("no kubelets run here")
+def queues(shared_cluster: Cluster, volcano: None) -> Iterator[tuple[str, str]]:
+    """Two queues of a real cluster for 8 GPUs each."""
+    names = (f"test-{uuid.uuid4().hex[:8]}", f"test-{uuid.uuid4().hex[:8]}")
+    for name in names:
+        open_queue(shared_cluster, name, {GPU: "8"})
+    yield names
+    for name in names:
+        remove_queue(shared_cluster, name)
+
+
+@pytest.fixture
+def kubelets(request: pytest.FixtureRequest, shared_cluster: Cluster, volcano: None) -> Place | None:
+    """Where containers really run; skips where nodes are only simulated. None on the embedded cluster."""
+    if not isinstance(shared_cluster, KubernetesCluster):
+        return None
+    place: Place = request.getfixturevalue("places").real()
+    if not place.runs:
+        pytest.skip("no container really runs on this cluster's nodes")
+    return place
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -11,7 +13,8 @@ import pytest
 
 from kfp_volcano.errors import ForbiddenError, NotFoundError, UnavailableError
 from kfp_volcano.volcano.cluster.store import Store
-from kfp_volcano.volcano.launcher.logs import LogTail
+from kfp_volcano.volcano.launcher.log_record import LogRecord
+from kfp_volcano.volcano.launcher.logs import PRINT_S, LogTail
 from kfp_volcano.volcano.launcher.reference import JobRef
 
 REF = JobRef("ml", "job")
@@ -32,6 +35,22 @@ class Printing(Store):
         self.gone: set[str] = set()
         self.failures: list[Exception] = []
         self.streams = 0
+        self.writes = 0
+        self.answers: list[Exception | None] = []
+        """What becomes of the next writes: None is well; an error is raised after the write was carried out."""
+
+    def create(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        return self._written(super().create(manifest))
+
+    def patch(self, *arguments: Any) -> dict[str, Any]:
+        return self._written(super().patch(*arguments))
+
+    def _written(self, made: dict[str, Any]) -> dict[str, Any]:
+        self.writes += 1
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is not None:
+            raise answer
+        return made
 
     def follow_logs(
         self, pod: str, namespace: str, *, after: str = "", stop: threading.Event
@@ -66,9 +85,11 @@ def _cluster() -> Printing:
 def _tail(cluster: Printing) -> Iterator[Callable[..., tuple[LogTail, list[str]]]]:
     opened: list[LogTail] = []
 
-    def make(clock: Callable[[], float] = lambda: 0.0) -> tuple[LogTail, list[str]]:
+    def make(clock: Callable[[], float] | None = None) -> tuple[LogTail, list[str]]:
         said: list[str] = []
-        opened.append(LogTail(cluster, JOB, REF, said.append, clock=clock))  # type: ignore[arg-type]
+        record = LogRecord(cluster, JOB, REF, by=f"step-{len(opened)}")  # type: ignore[arg-type]
+        ticks = itertools.count(0.0, PRINT_S)
+        opened.append(LogTail(cluster, REF, record, said.append, clock=clock or (lambda: next(ticks))))  # type: ignore[arg-type]
         return opened[-1], said
 
     yield make
@@ -103,12 +124,79 @@ def test_the_next_step_goes_on(cluster: Printing, tail: Any) -> None:
     cluster.printed["job-core-0"] = ["one", "two"]
     settle(first, pods, said, 2)
     first.close()
-    first.save()
     cluster.printed["job-core-0"].append("three")
     second, heard = tail()
     cluster.ended.add("job-core-0")
     second.finish(pods)
     assert heard == ["core-0 | three"]
+
+
+def test_only_what_may_have_been_printed_is_printed_again_and_marked(cluster: Printing, tail: Any) -> None:
+    """A killed step leaves some lines in doubt: those it had announced last. Those before and behind are not."""
+    first, said = tail()
+    pods = [pod("job-core-0")]
+    for line in ("one", "two"):
+        cluster.printed["job-core-0"].append(line)
+        settle(first, pods, said, len(cluster.printed["job-core-0"]))
+    # killed here: "two" was announced, and nobody can tell from the record whether it was printed
+    cluster.printed["job-core-0"].append("three")
+    second, heard = tail()
+    settle(second, pods, heard, 2)
+    assert heard == ["core-0 (again?) | two", "core-0 | three"]
+    third, more = tail()
+    cluster.ended.add("job-core-0")
+    third.finish(pods)
+    assert set(more) <= {"core-0 (again?) | two", "core-0 (again?) | three"}
+
+
+def test_a_step_that_was_replaced_falls_silent(cluster: Printing, tail: Any) -> None:
+    """Of two attempts that are both alive, one without knowing it, only the later one prints."""
+    first, said = tail()
+    pods = [pod("job-core-0")]
+    cluster.printed["job-core-0"] = ["one"]
+    settle(first, pods, said, 1)
+    for _ in range(2):
+        first.pump(pods)  # nothing is in doubt any more
+    second, heard = tail()
+    second.pump(pods)
+    cluster.printed["job-core-0"] += ["two", "three"]
+    settle(second, pods, heard, 2)
+    settle(first, pods, said, 2)
+    first.finish(pods)
+    assert said == ["core-0 | one", "another attempt of this step prints the logs from here on"]
+    assert heard == ["core-0 | two", "core-0 | three"]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_write_without_an_answer_is_written_again(cluster: Printing, tail: Any, number: int) -> None:
+    """Lines wait until it is certain that they are announced; then each is printed once, and none is in doubt."""
+    cluster.answers = [*([None] * number), UnavailableError("away"), UnavailableError("away")]
+    following, said = tail()
+    pods = [pod("job-core-0")]
+    tries = 0
+    for line in ("one", "two"):
+        cluster.printed["job-core-0"].append(line)
+        while f"core-0 | {line}" not in said:
+            tries += 1
+            assert tries < 3000
+            try:
+                following.pump(pods)
+            except UnavailableError:
+                continue
+    cluster.answers = []
+    following.close()
+    assert said == ["core-0 | one", "core-0 | two"]
+    assert json.loads(cluster.get("ConfigMap", "job-logs", "ml")["data"]["printing"]) == {}
+
+
+def test_lines_are_printed_without_a_record_where_none_may_be_kept(cluster: Printing, tail: Any) -> None:
+    """Who may not write the ConfigMap prints all the same."""
+    cluster.answers = [ForbiddenError("no permission")]
+    following, said = tail()
+    cluster.printed["job-core-0"] = ["one"]
+    settle(following, [pod("job-core-0")], said, 1)
+    assert said == ["core-0 | one"]
+    assert cluster.writes == 1
 
 
 def test_a_stream_that_fails_is_taken_up(cluster: Printing, tail: Any) -> None:
@@ -160,16 +248,22 @@ def test_a_successor_is_read_when_its_predecessor_is_told(cluster: Printing, tai
     assert cluster.streams == 2
 
 
-def test_progress_is_noted_as_it_goes(cluster: Printing, tail: Any) -> None:
-    """A step that is killed has noted how far it was, at most so many seconds before, and not with each line."""
-    now = [0.0]
+def test_writes_are_as_seldom_as_prints(cluster: Printing, tail: Any) -> None:
+    """However much a pod prints, it is announced once in a while; where nothing comes, nothing is written."""
+    now, moment = [0.0], threading.Event()
     following, said = tail(lambda: now[0])
     pods = [pod("job-core-0")]
-    for number in range(3):
+    for number in range(20):
+        now[0] += PRINT_S
         cluster.printed["job-core-0"].append(f"line {number}")
-        settle(following, pods, said, number + 1)
-    with pytest.raises(NotFoundError):
-        cluster.get("ConfigMap", "job-logs", "ml")
-    now[0] = 10.0
-    following.pump(pods)
-    assert cluster.get("ConfigMap", "job-logs", "ml")["data"] == {"places": '{"job-core-0": "3"}'}
+        moment.wait(0.03)
+        for _ in range(5):
+            following.pump(pods)
+    assert cluster.writes <= 1 + 20
+    settle(following, pods, said, 0)
+    for _ in range(10):
+        now[0] += PRINT_S
+        following.pump(pods)
+    assert cluster.writes <= 1 + 20 + 2
+    assert said[0] == "core-0 | line 0"
+    assert json.loads(cluster.get("ConfigMap", "job-logs", "ml")["data"]["printing"]) == {}

@@ -23,13 +23,23 @@ def gang(phase: str = "Pending", said: str = "", **needs: str) -> dict[str, Any]
     }
 
 
-def queue(state: str = "Open", *, gpus: str = "8", taken: str = "3", **more: str) -> dict[str, Any]:
+def queue(
+    state: str = "Open", *, gpus: str = "8", taken: str = "3", parent: str = "root", **more: str
+) -> dict[str, Any]:
     """A queue with so many GPUs."""
     return {
         "metadata": {"name": "research"},
-        "spec": {"capability": {"nvidia.com/gpu": gpus, **more}},
+        "spec": {"parent": parent, "capability": {"nvidia.com/gpu": gpus, **more} if gpus else {}},
         "status": {"state": state, "allocated": {"nvidia.com/gpu": taken}},
     }
+
+
+ROOT = {"metadata": {"name": "root"}, "spec": {}}
+TEAM = {
+    "metadata": {"name": "team"},
+    "spec": {"parent": "root", "capability": {"nvidia.com/gpu": "8"}},
+    "status": {"state": "Open", "allocated": {"nvidia.com/gpu": "6"}},
+}
 
 
 def pod(name: str, *, phase: str = "Pending", **status: Any) -> dict[str, Any]:
@@ -49,6 +59,7 @@ def pod(name: str, *, phase: str = "Pending", **status: Any) -> dict[str, Any]:
         (gang(gpu="1"), queue(taken="8"), "the gang needs 1 GPU; queue research has 0 left"),
         (gang(gpu="8"), queue(taken="9"), "the gang needs 8 GPUs; queue research has 0 left"),
         (gang(gpu="5"), queue(), None),
+        (gang(gpu="8"), queue(gpus="", taken="0", parent="team"), "the gang needs 8 GPUs; queue team has 2 left"),
         (gang(gpu="5", said="no node fits"), queue(), "no node fits"),
         (
             gang(gpu="8", cpu="4"),
@@ -65,7 +76,7 @@ def pod(name: str, *, phase: str = "Pending", **status: Any) -> dict[str, Any]:
 )
 def test_a_gang_waits_for_what_its_queue_or_the_nodes_lack(podgroup, its_queue, why):
     """What the queue has left is said where that is the reason, and the scheduler's own words beside it."""
-    assert explain_wait(podgroup, queue=its_queue) == why
+    assert explain_wait(podgroup, queues=[ROOT, TEAM, its_queue] if its_queue else []) == why
 
 
 @pytest.mark.parametrize("list_", ["containerStatuses", "initContainerStatuses"])
@@ -78,7 +89,7 @@ def test_a_container_that_cannot_start_is_named(list_, reason):
     pods = [pod("job-core-0"), pod("job-core-1", **{list_: [waiting]})]
     why = f"container main of job-core-1 does not start: {reason}: not found"
     assert explain_wait(gang("Running"), pods=pods) == why
-    assert explain_wait(gang(gpu="8"), queue=queue(), pods=pods) == why
+    assert explain_wait(gang(gpu="8"), queues=[ROOT, queue()], pods=pods) == why
 
 
 def test_a_container_that_is_being_made_is_no_news():
@@ -101,12 +112,12 @@ class _Queues:
     def __init__(self, found: dict[str, Any] | None) -> None:
         self.found, self.reads = found, 0
 
-    def get(self, kind: str, name: str) -> dict[str, Any]:
-        assert (kind, name) == ("Queue", "research")
+    def list(self, kind: str) -> tuple[list[dict[str, Any]], str]:
+        assert kind == "Queue"
         self.reads += 1
         if self.found is None:
             raise ForbiddenError("no")
-        return self.found
+        return [ROOT, self.found], "1"
 
 
 def test_the_queue_is_read_now_and_then_and_only_while_the_gang_waits():
@@ -125,3 +136,13 @@ def test_who_may_not_read_queues_hears_the_scheduler():
     """The right to read queues is one that a run can do without."""
     waiting = Waiting(_Queues(None), lambda: 0.0)  # type: ignore[arg-type]
     assert waiting.why(gang(gpu="8", said="no node fits"), ()) == "no node fits"
+
+
+def test_a_gang_that_is_kept_out_without_a_word_is_told_after_a_moment():
+    """Volcano notes nothing on it; and every gang is outside until the scheduler comes by."""
+    now = [0.0]
+    waiting = Waiting(_Queues(None), lambda: now[0])  # type: ignore[arg-type]
+    told = []
+    for now[0], phase in enumerate(["", "Pending", "Pending", "Pending", "Pending", "Pending", "Inqueue", "Pending"]):
+        told.append(waiting.why(gang(phase), ()))
+    assert told == [None, None, None, None, None, "queue research has not let the gang in", None, None]

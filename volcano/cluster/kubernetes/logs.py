@@ -14,7 +14,7 @@ import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.errors import InvalidError
 from kfp_volcano.volcano.cluster.base import KINDS
@@ -22,7 +22,7 @@ from kfp_volcano.volcano.cluster.kubernetes.connection import Silence
 from kfp_volcano.volcano.cluster.kubernetes.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kfp_volcano.volcano.cluster.base import Manifest
     from kfp_volcano.volcano.cluster.kubernetes.api import Api
@@ -102,8 +102,8 @@ class LogReader:
         with ExitStack() as stack:
             present = self._open(stack, container, follow=follow)
             with ExitStack() as ended:
-                yield from self._new(self._open(ended, container, previous=True))
-            yield from self._new(present)
+                yield from self._new(self._open(ended, container, previous=True), over=True)
+            yield from self._new(present, over=_has_ended(self._pod, container))
 
     def _open(
         self, stack: ExitStack, container: str, *, previous: bool = False, follow: bool = False
@@ -127,10 +127,10 @@ class LogReader:
         except InvalidError:  # 400: it waits to start, or there is no run before
             return iter(())
 
-    def _new(self, chunks: Iterator[bytes]) -> Iterator[str]:
-        """The lines that have not been told; the place moves with them."""
+    def _new(self, chunks: Iterator[bytes], *, over: bool) -> Iterator[str]:
+        """The lines that have not been told, of a run that may be over; the place moves with them."""
         since, known = _instant(self.place.time), self.place.told
-        for stamp, text in _stamped(chunks):
+        for stamp, text in _stamped(chunks, over=over):
             if since is not _NEVER:
                 at = _instant(stamp)
                 if at < since:
@@ -153,35 +153,54 @@ def _containers(pod: Manifest) -> list[str]:
 
 def _has_succeeded(pod: Manifest, container: str) -> bool:
     """Whether an init container is done, so that the next one may have printed something."""
-    statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    return _terminated(pod, container).get("exitCode") == 0 and _is_init(pod, container)
+
+
+def _has_ended(pod: Manifest, container: str) -> bool:
+    """Whether the container's present run is over, so that nothing can be added to its last line."""
+    return bool(_terminated(pod, container))
+
+
+def _is_init(pod: Manifest, container: str) -> bool:
+    return any(each["name"] == container for each in pod["spec"].get("initContainers") or ())
+
+
+def _terminated(pod: Manifest, container: str) -> Mapping[str, Any]:
+    """How a container's present run has ended; empty where it has not."""
+    status = pod.get("status") or {}
+    statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     state = next((each.get("state") or {} for each in statuses if each["name"] == container), {})
-    return (state.get("terminated") or {}).get("exitCode") == 0
+    return state.get("terminated") or {}
 
 
-def _stamped(chunks: Iterator[bytes]) -> Iterator[tuple[str, str]]:
-    """Lines, each with its time; one that is not ended yet is left out.
+def _stamped(chunks: Iterator[bytes], *, over: bool) -> Iterator[tuple[str, str]]:
+    """Lines, each with its time; a last one that is not ended yet is left out, unless all is over.
 
-    So is what has no time: the container did not print it, it is the kubelet's own word on why it cannot read.
+    Left out is also what has no time: the container did not print it, it is the kubelet's word on why it cannot read.
     """
     rest = b""
     stamp = ""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            found = _STAMPED.match(line) if not stamp else None
-            if found is not None:
-                yield found[0].decode().rstrip(), line[found.end() :].decode(errors="replace")
-            elif stamp:
-                yield stamp, line.decode(errors="replace")
+            yield from _told(line, stamp)
             stamp = ""
         while len(rest) > _LONGEST_LINE:
-            found = _STAMPED.match(rest) if not stamp else None
-            begin = 0
-            if found is not None:
-                stamp, begin = found[0].decode().rstrip(), found.end()
-            if stamp:
-                yield stamp, rest[begin:_LONGEST_LINE].decode(errors="replace")
+            for stamp, text in _told(rest[:_LONGEST_LINE], stamp):  # noqa: B020  # its other pieces have it too
+                yield stamp, text
             rest = rest[_LONGEST_LINE:]
+    if over and rest:
+        yield from _told(rest, stamp)
+
+
+def _told(line: bytes, stamp: str) -> Iterator[tuple[str, str]]:
+    """A line with its time, or with that of the piece before it; nothing where it has none."""
+    if stamp:
+        yield stamp, line.decode(errors="replace")
+        return
+    found = _STAMPED.match(line)
+    if found is not None:
+        yield found[0].decode().rstrip(), line[found.end() :].decode(errors="replace")
 
 
 def _instant(stamp: str) -> Instant:

@@ -32,6 +32,8 @@ class Kubelet:
     ended: set[str] = field(default_factory=set)
     nanos: int = 1_800_000_000_000_000_000
     cut_after: int | None = None
+    unended: bool = False
+    """Whether the last line of each run lacks its end."""
     uid: str = "u-1"
     patience: Patience = field(default_factory=Patience)
 
@@ -52,7 +54,7 @@ class Kubelet:
                 "initContainers": [*before, {"name": "mesh", "restartPolicy": "Always"}],
                 "containers": [{"name": MAIN}],
             },
-            "status": {"initContainerStatuses": done},
+            "status": {"initContainerStatuses": done, "containerStatuses": done},
         }
 
     @contextmanager
@@ -70,6 +72,8 @@ class Kubelet:
         lines = [self._stamped(at, text) for at, text in run if at // 10**9 >= second]
         lines = lines[-int(request.query.get("tailLines", len(lines)) or len(lines)) :] if lines else []
         body = b"".join(lines)
+        if self.unended:
+            body = body.removesuffix(b"\n")
         limit = len(body) if self.cut_after is None else self.cut_after
         step = max(7, len(body) // 500)
         for begin in range(0, min(limit, len(body)), step):
@@ -118,6 +122,22 @@ def test_nothing_is_lost_and_nothing_comes_twice(zone: timezone, data: st.DataOb
     kubelet.cut_after = None
     told += read(kubelet, place)[0]
     assert told == "".join(printed)
+
+
+def test_a_last_line_without_an_end_is_told_when_its_run_is_over() -> None:
+    """Before, more of it may come; then it is the run's, whether another has begun or the pod has ended."""
+    kubelet = Kubelet(unended=True)
+    kubelet.start()
+    kubelet.print(b"one")
+    kubelet.print(b"first end")
+    text, place = read(kubelet)
+    assert text == "one\n"
+    kubelet.start()
+    kubelet.print(b"second end")
+    more, place = read(kubelet, place)
+    assert more == "first end\n"
+    kubelet.ended.add(MAIN)
+    assert read(kubelet, place)[0] == "second end\n"
 
 
 def test_init_containers_are_told_first() -> None:
