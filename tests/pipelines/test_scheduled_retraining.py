@@ -53,6 +53,16 @@ def test_the_steps_that_read_the_volume_mount_it(documents: list[dict[str, Any]]
         assert mounted["mountPath"] == "/kfp-volcano/volume"
 
 
+def test_what_commands_talk_to_does_not_change_what_is_compiled(
+    documents: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    """`KFP_VOLCANO_CLUSTER=kubernetes` is for commands; a backend's pipeline has retries, and no path from here."""
+    monkeypatch.setenv("KFP_VOLCANO_CLUSTER", "kubernetes:staging")
+    root = Path(__file__).resolve().parents[2]
+    assert list(yaml.safe_load_all(compiled(root / "pipelines" / "scheduled_retraining.py").text)) == documents
+    assert str(root) not in str(documents)
+
+
 def test_it_is_of_low_priority_by_default(documents: list[dict[str, Any]]):
     """A retraining waits for others and gives way."""
     assert documents[0]["root"]["inputDefinitions"]["parameters"]["priority"]["defaultValue"] == "batch-low"
