@@ -96,6 +96,19 @@ def test_a_terminated_run_is_not_taken_for_a_failed_one(run: Run, backend: Backe
     assert not run.terminate()
 
 
+def test_followed_again_it_goes_on_where_it_was_left(run: Run, backend: Backend):
+    """What was told is not told again."""
+    backend.plot.states = [(0, "PENDING"), (3, "RUNNING"), (9, "SUCCEEDED")]
+    backend.plot.tasks = {"work": [(0, "RUNNING"), (9, "SUCCEEDED")]}
+    first = run.follow()
+    assert [next(first), next(first), next(first)] == [
+        RunEvent("work", "RUNNING"),
+        RunEvent("", "PENDING"),
+        RunEvent("", "RUNNING"),
+    ]
+    assert list(run.follow()) == [RunEvent("work", "SUCCEEDED"), RunEvent("", "SUCCEEDED")]
+
+
 def test_a_run_that_another_terminates_ends_as_cancelled(run: Run, backend: Backend):
     """From the UI, say, while it is followed."""
     terminated_at = backend.clock() + 30
