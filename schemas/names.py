@@ -52,6 +52,8 @@ RESERVED_TASKS = (COORDINATOR, CORE, ELASTIC)
 # Environment of the Job's containers.
 ENV_JOB = "KFP_VOLCANO_JOB"
 """namespace/name of the Job."""
+ENV_JOB_NAME = "KFP_VOLCANO_JOB_NAME"
+"""The Job's name, in pods of Jobs that a CronJob makes: the other variables refer to it."""
 ENV_POD = "KFP_VOLCANO_POD"
 ENV_POD_IP = "KFP_VOLCANO_POD_IP"
 ENV_TASK = "KFP_VOLCANO_TASK"
