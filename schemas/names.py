@@ -137,6 +137,8 @@ LIGHTHOUSE_PORT = 29510
 PROGRESS_PORT = 29511
 GENERATIONS_PORT = 29512
 
+COORDINATOR_ACCOUNT = "kfp-volcano-coordinator"
+"""The service account of coordinator pods that `deploy/namespace` puts beside trainings."""
 SYSTEM_NAMESPACE = "kfp-volcano-system"
 """Where `deploy/base` puts what serves all namespaces."""
 

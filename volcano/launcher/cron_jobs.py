@@ -12,6 +12,7 @@ from kfp_volcano.schemas.cron import Cron
 from kfp_volcano.schemas.names import MANAGED_LABEL, MANAGER, SPEC
 from kfp_volcano.schemas.schedule import Change, Every, Schedule, Scheduled
 from kfp_volcano.schemas.validation import parse, training_job
+from kfp_volcano.volcano.launcher.coordinator_account import give_account
 from kfp_volcano.volcano.manifests.cron_job import cron_job, example_job
 from kfp_volcano.volcano.manifests.status import job_state
 from kfp_volcano.volcano.model.objects import holds, is_owned_by, labels_of
@@ -54,6 +55,7 @@ class CronJobs:
             raise SpecError([Problem("metadata.namespace", what, "a CronJob makes Jobs in its own namespace")])
         wanted = cron_job(job, schedule)
         self._check(job, schedule.name)
+        give_account(self._cluster, self._namespace, wanted["spec"]["jobTemplate"]["spec"]["tasks"])
         try:
             found = self._ours(schedule.name)
         except NotFoundError:
