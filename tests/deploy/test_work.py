@@ -47,7 +47,7 @@ SPEC = {
         "command": ["python", "train.py"],
         "queue": QUEUE,
         "roles": {"worker": {"replicas": {"min": 1, "max": 3, "initial": 3}, "resources": {"cpu": 1, "memory": "1Gi"}}},
-        "elasticity": {"strategy": "restart", "coordinator": {"serviceAccount": "kfp-volcano-coordinator"}},
+        "elasticity": {"strategy": "restart"},
     },
 }
 
@@ -86,6 +86,8 @@ def test_steps_submit_follow_resize_and_conclude(deployed: ApiServer, hands: Han
     run_id = str(uuid.uuid4())
     job = submitted(steps, run_id)
     assert submitted(steps, run_id)["metadata"]["uid"] == job["metadata"]["uid"]
+    (coordinator,) = [task for task in job["spec"]["tasks"] if task["name"] == "coordinator"]
+    assert coordinator["template"]["spec"]["serviceAccountName"] == "kfp-volcano-coordinator"
     ref = JobRef.of(job)
     hands.phase(ref.name, "Running")
     hands.pods(job, node="by-hand")

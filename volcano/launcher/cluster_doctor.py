@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ForbiddenError, NotFoundError, UnavailableError
-from kfp_volcano.schemas.names import GPU, surplus_priority
+from kfp_volcano.schemas.names import COORDINATOR_ACCOUNT, GPU, surplus_priority
 from kfp_volcano.volcano.cluster.base import KINDS
 from kfp_volcano.volcano.cluster.kubernetes.discovery import Discovery
 from kfp_volcano.volcano.cluster.kubernetes.refusals import INSTALL, rule
 from kfp_volcano.volcano.cluster.kubernetes.request import Request
 from kfp_volcano.volcano.cluster.preflight import usable_queues
 from kfp_volcano.volcano.launcher.doctor import Finding
-from kfp_volcano.volcano.launcher.permissions import STEPS, Need
+from kfp_volcano.volcano.launcher.permissions import COORDINATOR, STEPS, Need
 from kfp_volcano.volcano.model.objects import key_of
 from kfp_volcano.volcano.model.resources import format_quantity, resources
 
@@ -65,6 +65,8 @@ def examine_cluster(cluster: KubernetesCluster, namespace: str, account: str | N
     remedy = "joint devices by claims need Kubernetes 1.34 or newer"
     yield Finding("device claims", "served" if served else "not served", served, remedy, required=False)
     yield from _permissions(discovery, namespace, account)
+    if account and usable:
+        yield _visible("autoscaler", lambda _: _autoscaler(cluster, discovery, namespace), cluster)
 
 
 def _visible(what: str, check: Callable[[KubernetesCluster], Finding], cluster: KubernetesCluster) -> Finding:
@@ -174,6 +176,22 @@ def _permissions(discovery: Discovery, namespace: str, account: str | None) -> I
         rules = [text for need in needs for text in _missing(discovery, need, namespace, who)]
         found = "all" if not rules else f"{len(rules)} missing"
         yield Finding(what, found, not rules, "".join(f"\n    {text}" for text in rules), required=required)
+
+
+def _autoscaler(cluster: KubernetesCluster, discovery: Discovery, namespace: str) -> Finding:
+    """Whether coordinator pods would find an account with which they can resize Jobs."""
+    remedy = "bind it as deploy/ does; without it Jobs train, and are resized by hand"
+    try:
+        cluster.get("ServiceAccount", COORDINATOR_ACCOUNT, namespace)
+    except NotFoundError:
+        found = f"no account {namespace}/{COORDINATOR_ACCOUNT}"
+        return Finding("autoscaler", found, ok=False, remedy=remedy, required=False)
+    who = f"{namespace}/{COORDINATOR_ACCOUNT}"
+    needs = [need for need in COORDINATOR if need.where != "system"]
+    rules = [text for need in needs for text in _missing(discovery, need, namespace, who)]
+    found = f"{COORDINATOR_ACCOUNT} may do all" if not rules else f"{COORDINATOR_ACCOUNT} lacks {len(rules)} rules"
+    remedy += "".join(f"\n    {text}" for text in rules)
+    return Finding("autoscaler", found, not rules, remedy, required=False)
 
 
 def _missing(discovery: Discovery, need: Need, namespace: str, who: str | None) -> Iterator[str]:

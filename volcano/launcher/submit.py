@@ -13,6 +13,7 @@ from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, Pro
 from kfp_volcano.schemas.names import ENV_CLUSTER, OWNER, job_name
 from kfp_volcano.schemas.records import Owner, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
+from kfp_volcano.volcano.launcher.coordinator_account import give_account
 from kfp_volcano.volcano.manifests.devices import whole_gpus
 from kfp_volcano.volcano.manifests.job import manifests
 from kfp_volcano.volcano.model.objects import reference_to
@@ -72,6 +73,7 @@ def submit(
         workers = affordable_workers(cluster, job, now)
         *_, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=workers)
         _set_folder(manifest, folder)
+        give_account(cluster, job.namespace, manifest["spec"]["tasks"])
         if owner:
             manifest["metadata"]["ownerReferences"] = [owner]
         created = _create_or_adopt(cluster, manifest)

@@ -13,7 +13,7 @@ from kfp_volcano.volcano.cluster.kubernetes.api import Api, Patience, checked
 from kfp_volcano.volcano.cluster.kubernetes.logs import LogReader
 from kfp_volcano.volcano.cluster.kubernetes.request import Request
 from kfp_volcano.volcano.cluster.kubernetes.watching import watch
-from kfp_volcano.volcano.model.objects import has_ended
+from kfp_volcano.volcano.model.objects import has_ended, holds
 
 if TYPE_CHECKING:
     import threading
@@ -59,7 +59,7 @@ class KubernetesCluster:
         reply = self.api.ask(request)
         if reply.answer.status == _CONFLICT and reply.doubtful:
             found = self.get(kind.name, metadata["name"], namespace)
-            if _holds(found, manifest):
+            if holds(found, manifest):
                 return found
         return _tidy(checked(request, reply.answer), kind)
 
@@ -203,12 +203,3 @@ def _tidy(found: Manifest, kind: Kind) -> Manifest:
 
 def _causes(status: Mapping[str, Any]) -> bool:
     return bool((status.get("details") or {}).get("causes"))
-
-
-def _holds(found: Any, wanted: Any) -> bool:
-    """Whether an object is as was asked for, with what the server adds."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return all(key in found and _holds(found[key], value) for key, value in wanted.items())
-    if isinstance(wanted, list) and isinstance(found, list):
-        return len(wanted) == len(found) and all(map(_holds, found, wanted))
-    return bool(found == wanted)
