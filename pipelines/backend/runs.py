@@ -30,7 +30,10 @@ _DRIVER = re.compile(r"(?:^|-)(?:driver|executor)$|^root$")
 _EXECUTOR = "executor"
 _TEMPLATES = ("system-container-impl", "retry-system-container-impl")
 """Of a step, and of one with `set_retry` (backend/src/v2/compiler/argocompiler/container.go)."""
-_LAUNCHER = re.compile(r"[IWEF][0-9]{4} [0-9:.]+ +[0-9]+ \S+\.go:[0-9]+\]|time=\S+ level=|\[KFP Executor ")
+_LAUNCHER = re.compile(
+    r"[IWEF][0-9]{4} [0-9:.]+ +[0-9]+ \S+\.go:[0-9]+\]|time=\S+ level=|\[KFP Executor |Error: exit status "
+)
+_LAUNCHER_ERROR = re.compile(r"[EF][0-9]{4} ")
 _ATTEMPT = re.compile(r"(?P<name>.+)\((?P<number>\d+)\)$")
 
 
@@ -153,7 +156,7 @@ class Run:
             text = self._connection.raw(f"/apis/v1alpha1/runs/{self.run_id}/nodes/{pod}/log")
         except ClusterError:
             return []
-        return list(_own_lines(text)) if isinstance(text, str) else []  # what is not there is JSON, with status 200
+        return _lines(text) if isinstance(text, str) else []  # what is not there is JSON, with status 200
 
 
 def create(
@@ -220,8 +223,14 @@ def experiment_of(connection: Connection, name: str) -> str:
     return str(found.experiment_id)
 
 
+def _lines(text: str) -> list[str]:
+    """What a program printed, else the errors of KFP's launcher: then it did not come to that."""
+    lines = list(_own_lines(text))
+    return lines or [line.partition("] ")[2] for line in text.splitlines() if _LAUNCHER_ERROR.match(line)]
+
+
 def _own_lines(text: str) -> Iterator[str]:
-    """What a program printed, without what KFP's launcher and executor say around it."""
+    """What a program printed, without what KFP's launcher and executor, and Argo's, say around it."""
     dumping = False
     for line in text.splitlines():
         dumping = dumping or line.endswith("Got executor_input:")

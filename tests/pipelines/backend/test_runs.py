@@ -84,6 +84,12 @@ time="2026-11-30T17:46:09.200Z" level=info msg="sub-process exited"
 """
     assert run.last_words() == ["reading", "submit: the queue is closed"]
     assert run.last_words(1) == ["submit: the queue is closed"]
+    backend.logs["small-x7l2k-retry-system-container-impl-78"] = """\
+I1130 18:02:28.802782      17 main.go:67] Setting log level to: '1'
+E1130 18:02:29.042326      17 launcher_v2.go:449] Component failed: unrecognized uri format
+Error: exit status 1
+"""
+    assert run.last_words() == ["Component failed: unrecognized uri format"]
     backend.logs.clear()
     assert run.last_words() == []
 
