@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.parser
 import email.policy
 import json
+import re
 import socket
 import struct
 import threading
@@ -23,6 +24,8 @@ from kfpapi.state import Backend, Refusal
 __all__ = ["KfpApi"]
 
 OPERATIONS = operations()
+LOG = re.compile(r"/apis/v1alpha1/runs/[^/]+/nodes/([^/]+)/log")
+"""What the API server serves beside its description (backend/src/apiserver/main.go)."""
 Fault = Refuse | Reset
 
 
@@ -92,6 +95,10 @@ class KfpApi:
     def _carried_out(self, seen: Seen, body: bytes) -> tuple[int, Any]:
         if self.token and seen.headers.get("Authorization") != f"Bearer {self.token}":
             return 401, {"error": "Request header error: there is no user identity header.", "code": 16}
+        log = LOG.fullmatch(seen.path)
+        if log and seen.method == "GET":
+            answer = self.backend.log(log[1])
+            return 200, answer.encode() if isinstance(answer, str) else answer
         try:
             operation, arguments = self._understood(seen, body)
             answer = getattr(self.backend, operation.name)(**arguments)

@@ -39,6 +39,7 @@ def test_what_happens_is_told_once_and_in_order(run: Run, backend: Backend):
     """The run's and its tasks' states as they come; not what KFP adds to a task: drivers, executors, attempts."""
     backend.plot.states = [(0, "PENDING"), (3, "RUNNING"), (40, "FAILED")]
     backend.plot.tasks = {
+        "small-x7l2k": [(3, "RUNNING"), (40, "FAILED")],
         "root": [(3, "RUNNING")],
         "root-driver": [(3, "RUNNING"), (4, "SUCCEEDED")],
         "submit-driver": [(5, "SUCCEEDED")],
@@ -47,7 +48,9 @@ def test_what_happens_is_told_once_and_in_order(run: Run, backend: Backend):
         "submit(1)": [(9, "RUNNING"), (12, "SUCCEEDED")],
         "executor": [(6, "RUNNING"), (12, "SUCCEEDED")],
         "train-1": [(20, "RUNNING"), (35, "FAILED")],
+        "collect": [(36, None)],
     }
+    backend.plot.children = {"small-x7l2k": ["small-x7l2k-123"], "root": ["small-x7l2k-124"]}
     assert list(run.follow()) == [
         RunEvent("", "PENDING"),
         RunEvent("", "RUNNING"),
@@ -60,6 +63,29 @@ def test_what_happens_is_told_once_and_in_order(run: Run, backend: Backend):
         RunEvent("", "FAILED"),
     ]
     assert run.failures() == ["train-1"]
+
+
+def test_a_run_that_failed_is_explained_by_what_its_steps_printed_last(run: Run, backend: Backend):
+    """Of the executors that failed, whichever template they are of; not what KFP prints around a program."""
+    backend.plot.states = [(0, "FAILED")]
+    backend.plot.tasks = {"executor": [(0, "FAILED")], "work": [(0, "FAILED")]}
+    backend.plot.children = {"executor": ["small-x7l2k-77", "small-x7l2k-78"]}
+    backend.logs["small-x7l2k-retry-system-container-impl-78"] = """\
+I1130 17:46:05.842844      15 main.go:67] Setting log level to: '1'
+[KFP Executor 2026-11-30 17:46:06,066 INFO]: Got executor_input:
+{
+    "inputs": {}
+}
+reading
+
+submit: the queue is closed
+E1130 17:46:09.092056      15 launcher_v2.go:449] Component failed to execute successfully: exit status 1
+time="2026-11-30T17:46:09.200Z" level=info msg="sub-process exited"
+"""
+    assert run.last_words() == ["reading", "submit: the queue is closed"]
+    assert run.last_words(1) == ["submit: the queue is closed"]
+    backend.logs.clear()
+    assert run.last_words() == []
 
 
 def test_a_terminated_run_is_not_taken_for_a_failed_one(run: Run, backend: Backend):

@@ -103,6 +103,14 @@ def test_a_backend_that_stays_silent_is_given_up(client: Make, api: KfpApi, back
     assert UnavailableError.exit_code == 3
 
 
+def test_signs_that_a_database_may_not_know_are_pointed_at(client: Make, api: KfpApi, small: CompiledPipeline):
+    """The backend says no more than 500 where its database refuses the pipeline's text."""
+    strange = CompiledPipeline.parse(small.text.replace("name: small", "description: a → b\n  name: small"))
+    api.fault = lambda seen: Refuse(500) if "upload_version" in seen.path else None
+    with pytest.raises(UnavailableError, match="'→'"):
+        client().submit(strange, {"epochs": 1})
+
+
 def test_nobody_there_is_said_with_the_host(backend: Backend, client: Make, api: KfpApi, small: CompiledPipeline):
     """A port on which nothing listens."""
     api.stop()
