@@ -31,7 +31,7 @@ def scheduled_retraining_pipeline(
     volume: str = "retraining",
     data: str = "data",
     models: str = "models",
-    image: str = "kfp-volcano/train:0.1.0",
+    image: str = "kfp-volcano/retraining:0.1.0",
     queue: str = "research",
     priority: str = "batch-low",
     epochs: int = 20,

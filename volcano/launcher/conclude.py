@@ -33,6 +33,8 @@ def conclude(
     """
     try:
         result = gather(cluster, job, started_at=started_at, ended_at=now)
+        if not job_state(job).final:
+            result["reason"] = "its run ended first"
         write_report(out, result)
         folder = job_folder(cluster, job) if with_ledgers else None
         if folder is not None:
