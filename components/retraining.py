@@ -45,14 +45,14 @@ def check_data(
 
 
 @step()
-def stage_model(volume: str, models: str, run_id: str, model: dsl.Input[dsl.Model]) -> Staged:
+def stage_model(volume: str, models: str, run_id: str, result: str) -> Staged:
     """Take a trained model in among the versions.
 
     Args:
         volume: The claim; the step has to mount it.
         models: The folder of the models on it.
         run_id: The pipeline run's id; names the version.
-        model: The trained model.
+        result: What the training came to, its output `Output`; it names the Job, whose model is on the claim.
 
     Returns:
         Where the evaluation finds this model and the one deployed, where it leaves its result, and what is deployed.
@@ -62,7 +62,7 @@ def stage_model(volume: str, models: str, run_id: str, model: dsl.Input[dsl.Mode
     from kfp_volcano.volcano.launcher.retraining_steps import Places, stage_step
 
     places = Places(volume=volume, data="", models=models)
-    return Staged(*astuple(stage_step(places, run_id=run_id, model=model.path, metadata=model.metadata)))
+    return Staged(*astuple(stage_step(places, run_id=run_id, result=result)))
 
 
 @step()
@@ -73,7 +73,7 @@ def promote_model(
     least_gain: float,
     keep: int,
     run_id: str,
-    model: dsl.Input[dsl.Model],
+    result: str,
     metrics: dsl.Output[dsl.Metrics],
     report: dsl.Output[dsl.Markdown],
 ) -> str:
@@ -86,7 +86,7 @@ def promote_model(
         least_gain: By how much it has to be better.
         keep: How many versions stay.
         run_id: The pipeline run's id; names the version.
-        model: The trained model, whose training's folder is removed.
+        result: As for `stage_model`; the training's folder is removed.
         metrics: The candidate's and the deployed model's.
         report: What was decided, and why.
 
@@ -101,7 +101,7 @@ def promote_model(
         against=against,
         least_gain=least_gain,
         keep=keep,
-        metadata=model.metadata,
+        result=result,
         report=report.path,
     )
     metrics.log_metric(f"candidate_{verdict.metric}", verdict.candidate)

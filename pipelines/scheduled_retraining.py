@@ -31,7 +31,7 @@ def scheduled_retraining_pipeline(
     volume: str = "retraining",
     data: str = "data",
     models: str = "models",
-    image: str = "kfp-volcano/train:0.1.0",
+    image: str = "kfp-volcano/retraining:0.1.0",
     queue: str = "research",
     priority: str = "batch-low",
     epochs: int = 20,
@@ -81,8 +81,8 @@ def scheduled_retraining_pipeline(
             "checkpoint": {"volume": volume, "every": "1m", "keep": 2},
         }
         trained = elastic_training(_job("retrain", training), rounds=3, folder=str(PROGRAMS), copy_up_to=0)
-        model = trained.outputs["model"]
-        staged = stage_model(volume=volume, models=models, run_id=run_id, model=model)
+        result = trained.outputs["Output"]
+        staged = stage_model(volume=volume, models=models, run_id=run_id, result=result)
         mount(always_run(staged, "stage-model"), volume)
         evaluation = {
             **common,
@@ -111,6 +111,6 @@ def scheduled_retraining_pipeline(
             least_gain=least_gain,
             keep=keep,
             run_id=run_id,
-            model=model,
+            result=result,
         )
         mount(always_run(promoted, "promote-model"), volume).after(evaluated)

@@ -17,9 +17,9 @@ from kfp_volcano.volcano.launcher.result import build_result
 if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["FinalModel", "final_model", "gather"]
+__all__ = ["FINAL", "FinalModel", "final_model", "gather"]
 
-_FINAL = "final"
+FINAL = "final"
 """The folder of the final model in the Job's own."""
 
 
@@ -98,11 +98,11 @@ def final_model(cluster: Cluster, job: Manifest) -> FinalModel | None:
         return None
     live = spec.elasticity.strategy == "live"
     name = job["metadata"]["name"]
-    model = FinalModel(namespace=spec.namespace, claim=spec.checkpoint.volume, folder=f"{name}/{_FINAL}")
+    model = FinalModel(namespace=spec.namespace, claim=spec.checkpoint.volume, folder=f"{name}/{FINAL}")
     folder = job_folder(cluster, job)
     if folder is None:
         return model if live else None
-    final = folder / _FINAL
+    final = folder / FINAL
     if final_manifest(folder) is None:
         if live:
             raise JobFailedError(f"the training wrote no final model to {final}")

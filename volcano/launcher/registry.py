@@ -96,9 +96,14 @@ class Registry:
         _write(self.version(version) / _DATA, data.plain)
 
     def stage(self, version: str, model: Path) -> Path:
-        """Take a model's files in, without copying them where that can be; the same again changes nothing."""
+        """Take a model's files in, without copying them where that can be; the same again changes nothing.
+
+        Raises JobFailedError where there is no model.
+        """
         target = self.version(version) / "model"
         if not target.exists():
+            if not model.is_dir():
+                raise JobFailedError(f"the training left no model in {model}")
             draft = target.with_name(".model")
             shutil.rmtree(draft, ignore_errors=True)
             shutil.copytree(model, draft, copy_function=_link_or_copy)

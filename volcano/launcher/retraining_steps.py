@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -11,15 +12,13 @@ from typing import TYPE_CHECKING
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.names import MOUNT_PATH
 from kfp_volcano.volcano.cluster.connect import connect
+from kfp_volcano.volcano.launcher.collect import FINAL
 from kfp_volcano.volcano.launcher.data_manifest import DataManifest
-from kfp_volcano.volcano.launcher.reference import effective_run_id
+from kfp_volcano.volcano.launcher.reference import JobRef, effective_run_id
 from kfp_volcano.volcano.launcher.registry import Registry
 from kfp_volcano.volcano.launcher.step_record import failing_cleanly, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from kfp_volcano.volcano.cluster.base import Cluster
 
 __all__ = ["Places", "Staged", "Verdict", "check_step", "promote_step", "stage_step"]
@@ -81,14 +80,15 @@ def check_step(places: Places, *, run_id: str, force: bool, report: str) -> str:
         return "train" if train else "keep"
 
 
-def stage_step(places: Places, *, run_id: str, model: str, metadata: Mapping[str, Any]) -> Staged:
-    """Take the trained model into the registry."""
+def stage_step(places: Places, *, run_id: str, result: str) -> Staged:
+    """Take the model of a training into the registry, where it lies on the same claim.
+
+    By path and not as an artifact: KFP's launcher refuses to start a step with an artifact that is in no store.
+    """
     with failing_cleanly("stage-model"):
         volume = _volume(connect(), places.volume)
         registry, version = Registry(_below(volume, places.models, "models")), effective_run_id(run_id)
-        on_volume = volume / str(metadata.get("folder", ""))
-        there = metadata.get("claim") == places.volume and on_volume.is_dir()
-        registry.stage(version, on_volume if there else Path(model))
+        registry.stage(version, _trained(volume, result) / FINAL)
         deployed = registry.deployed
         base = f"{MOUNT_PATH}/{places.models}"
         say(f"version {version} is to be compared with {deployed or 'nothing: none is deployed'}")
@@ -107,7 +107,7 @@ def promote_step(
     against: str,
     least_gain: float,
     keep: int,
-    metadata: Mapping[str, Any],
+    result: str,
     report: str,
 ) -> Verdict:
     """Deploy the candidate if it is better, and remove what is no longer needed."""
@@ -117,9 +117,7 @@ def promote_step(
         at = datetime.now(timezone.utc).isoformat(timespec="seconds")
         promoted, found = registry.decide(version, against=against or None, least_gain=least_gain, at=at)
         removed = registry.prune(keep)
-        job, _, final = str(metadata.get("folder", "")).partition("/")
-        if final and metadata.get("claim") == places.volume:
-            shutil.rmtree(volume / job, ignore_errors=True)  # its model is in the registry
+        shutil.rmtree(_trained(volume, result), ignore_errors=True)  # its model is in the registry
         before = "nothing deployed" if found.deployed is None else f"{found.deployed:.4f} deployed"
         outcome = "promoted" if promoted else "kept what is there"
         said = f"{found.metric}: {found.candidate:.4f} against {before}: {outcome}"
@@ -135,6 +133,11 @@ def _volume(cluster: Cluster, claim: str) -> Path:
     if found is None:
         raise SpecError(f"the claim {claim} is not mounted in this step, which is in {namespace}", source="volume")
     return found
+
+
+def _trained(volume: Path, result: str) -> Path:
+    """The folder that a training has on the volume; there its ledgers are, its checkpoints and its model."""
+    return volume / JobRef.parse(str(json.loads(result)["job"])).name
 
 
 def _below(volume: Path, folder: str, what: str) -> Path:

@@ -84,6 +84,12 @@ time="2026-11-30T17:46:09.200Z" level=info msg="sub-process exited"
 """
     assert run.last_words() == ["reading", "submit: the queue is closed"]
     assert run.last_words(1) == ["submit: the queue is closed"]
+    backend.logs["small-x7l2k-retry-system-container-impl-78"] = """\
+I1130 18:02:28.802782      17 main.go:67] Setting log level to: '1'
+E1130 18:02:29.042326      17 launcher_v2.go:449] Component failed: unrecognized uri format
+Error: exit status 1
+"""
+    assert run.last_words() == ["Component failed: unrecognized uri format"]
     backend.logs.clear()
     assert run.last_words() == []
 
@@ -94,6 +100,19 @@ def test_a_terminated_run_is_not_taken_for_a_failed_one(run: Run, backend: Backe
     assert list(run.follow()) == [RunEvent("", "CANCELING"), RunEvent("", "FAILED")]
     assert run.ending is Ending.CANCELED
     assert not run.terminate()
+
+
+def test_followed_again_it_goes_on_where_it_was_left(run: Run, backend: Backend):
+    """What was told is not told again."""
+    backend.plot.states = [(0, "PENDING"), (3, "RUNNING"), (9, "SUCCEEDED")]
+    backend.plot.tasks = {"work": [(0, "RUNNING"), (9, "SUCCEEDED")]}
+    first = run.follow()
+    assert [next(first), next(first), next(first)] == [
+        RunEvent("work", "RUNNING"),
+        RunEvent("", "PENDING"),
+        RunEvent("", "RUNNING"),
+    ]
+    assert list(run.follow()) == [RunEvent("work", "SUCCEEDED"), RunEvent("", "SUCCEEDED")]
 
 
 def test_a_run_that_another_terminates_ends_as_cancelled(run: Run, backend: Backend):

@@ -19,7 +19,7 @@ from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.kubernetes.cluster import KubernetesCluster
 from kfp_volcano.volcano.cluster.kubernetes.connection import from_kubeconfig
-from kfp_volcano.volcano.launcher.logs import LogTail
+from kfp_volcano.volcano.launcher.log_record import LogRecord
 from kfp_volcano.volcano.launcher.reaping import reap
 from kfp_volcano.volcano.launcher.reference import JobRef
 from kfp_volcano.volcano.launcher.submit import submit
@@ -54,7 +54,7 @@ def trained(cluster: KubernetesCluster, hands: Hands, namespace: str, root: Path
     job = submit(cluster, training_job(wire), run_id=str(uuid.uuid4()), step="submit", now=time.time(), owner=owner)
     ref = JobRef.of(job)
     JobLease(cluster, namespace, ref.name, holder="run:r", clock=time.time).hold()
-    LogTail(cluster, job, ref, lambda _: None, clock=time.time).save()
+    LogRecord(cluster, job, ref, by="test").take_over()
     command(cluster, job, "TerminateJob", "test")
     hands.pods(job)
     assert left(cluster, namespace) == set(KINDS)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from kfp_volcano import cli_reap
 from kfp_volcano.cli import main
 from kfp_volcano.errors import ClusterError, ForbiddenError, InvalidError
-from kfp_volcano.schemas.names import INSTANCE_LABEL, MANAGED_LABEL, labels_for
+from kfp_volcano.schemas.names import INSTANCE_LABEL, MANAGED_LABEL, OWNER, labels_for
 from kfp_volcano.volcano.launcher.workflows import EXIT_S
 from kfp_volcano.volcano.model.objects import time_text
 from pipeline_runs import NS, RUNS, Refusing, World, job_of
@@ -89,15 +89,15 @@ def test_a_succeeded_job_has_its_time(world: World) -> None:
 
 
 def test_a_job_that_no_pipeline_run_made_stays(world: World) -> None:
-    """Whether its run has another form of id, or another step made it, or it is not ours at all."""
+    """Its run has another form of id, another step made it, or nobody knows who, for its record is broken or absent."""
     world.job("cli-1234")
     world.job(RUNS[0], step="kfp-volcano submit")
     decisions = world.reap()
     assert [decision.what for decision in decisions] == ["keep", "keep"]
-    patch = [{"op": "remove", "path": "/metadata/annotations"}]
-    for name in world.jobs():
-        world.store.patch("Job", name, NS, patch)
-    assert world.reap() == []
+    for change in ({"op": "replace", "value": {OWNER: "{nothing"}}, {"op": "remove"}):
+        for name in world.jobs():
+            world.store.patch("Job", name, NS, [{"path": "/metadata/annotations", **change}])
+        assert world.reap() == []
 
 
 def test_without_a_view_of_runs_nothing_goes(world: World) -> None:
