@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,17 +39,13 @@ class FinalModel:
     """The folder as this process sees it."""
 
     @property
-    def place(self) -> Path:
-        """Where the files are for whoever mounts the claim where workers do."""
-        return self.here or Path(MOUNT_PATH) / self.folder
-
-    @property
     def metadata(self) -> dict[str, Any]:
-        """What the artifact says of itself, wherever its files are."""
+        """What the artifact says of itself; `path` is for whoever mounts the claim where workers do."""
         return {
             "namespace": self.namespace,
             "claim": self.claim,
             "folder": self.folder,
+            "path": str(self.here or Path(MOUNT_PATH) / self.folder),
             "files": list(self.files),
             "size": self.size,
         }
@@ -57,6 +54,15 @@ class FinalModel:
         """Copy the files, which are mounted here."""
         assert self.here is not None  # noqa: S101  # whoever copies has looked
         shutil.copytree(self.here, destination, dirs_exist_ok=True)
+
+    def point(self, destination: Path) -> None:
+        """Write where the files are instead: `location.json`.
+
+        An artifact has to have a file in KFP's store. Its launcher downloads what later steps are given, and fails on
+        a URI of anything else (backend/src/v2/component/launcher_v2.go, fetchNonDefaultBuckets).
+        """
+        destination.mkdir(parents=True, exist_ok=True)
+        (destination / "location.json").write_text(json.dumps(self.metadata, indent=2), encoding="utf-8")
 
 
 def gather(cluster: Cluster, job: Manifest, *, started_at: float, ended_at: float) -> dict[str, Any]:

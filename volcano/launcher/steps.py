@@ -53,8 +53,6 @@ class Figures:
     metrics: dict[str, float]
     metadata: dict[str, Any]
     json: str
-    place: str | None
-    """Where the model is, if not where the step was told to put it."""
 
 
 def submit_step(
@@ -157,7 +155,7 @@ def collect_step(*, job: str, run_id: str, model: str, copy_up_to: int) -> Figur
     """Audit the ledgers and take in the model; returns what to publish.
 
     A model of up to `copy_up_to` bytes is copied to `model`, from where KFP brings it to its store. A larger one stays
-    where it lies, and so does one whose volume is not mounted here.
+    where it lies, and so does one whose volume is not mounted here: then `model` says where.
     """
     with failing_cleanly("collect"):
         cluster, ref = connect(), JobRef.parse(job)
@@ -168,12 +166,13 @@ def collect_step(*, job: str, run_id: str, model: str, copy_up_to: int) -> Figur
             copied = found is not None and found.here is not None and found.size <= copy_up_to
             if found is not None and copied:
                 found.copy(Path(model))
+            elif found is not None:
+                found.point(Path(model))
             say(_of_model(found, copied=copied))
             if result["duplicates"] or result["missing"]:
                 say(f"WARNING: {result['duplicates']} samples were used twice and {result['missing']} not at all")
             metadata = {"job": str(ref), "run_id": run_id, **(found.metadata if found else {"files": []})}
-            place = str(found.place) if found and not copied else None
-            return Figures(_numbers(result, manifest), metadata, json.dumps(_brief(result)), place)
+            return Figures(_numbers(result, manifest), metadata, json.dumps(_brief(result)))
 
 
 def _of_model(model: FinalModel | None, *, copied: bool) -> str:
@@ -189,8 +188,8 @@ def _of_model(model: FinalModel | None, *, copied: bool) -> str:
             f' metadata.namespace out of the spec, or say volume="{model.claim}" beside it'
         )
     return (
-        f"{stays}: {model.size} bytes are more than copy_up_to. A step reads it at model.path after"
-        f' kubernetes.mount_pvc(step, "{model.claim}", "{MOUNT_PATH}")'
+        f"{stays}: {model.size} bytes are more than copy_up_to. A step reads it at"
+        f' model.metadata["path"] after kubernetes.mount_pvc(step, "{model.claim}", "{MOUNT_PATH}")'
     )
 
 
