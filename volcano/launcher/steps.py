@@ -185,7 +185,7 @@ def collect_step(*, job: str, run_id: str, model: str, copy_up_to: int) -> Figur
             say(_of_model(found, copied=copied))
             if result["duplicates"] or result["missing"]:
                 say(f"WARNING: {result['duplicates']} samples were used twice and {result['missing']} not at all")
-            metadata = {"job": str(ref), "run_id": run_id, **(found.metadata if found else {"files": []})}
+            metadata = {"job": str(ref), "run_id": run_id, **(found.metadata if found else {})}
             return Figures(_numbers(result, manifest), metadata, json.dumps(_brief(result)))
 
 
