@@ -54,9 +54,10 @@ def scheduled_retraining_pipeline(
     check = check_data(volume=volume, data=data, models=models, force=force, run_id=run_id)
     mount(always_run(check, "check-data"), volume)
     with dsl.If(check.outputs["Output"] == "train", name="new-data"):
-        common = {"framework": "pytorch", "image": image, "queue": queue, "priority": priority}
+        common = {"image": image, "queue": queue, "priority": priority}
         training = {
             **common,
+            "framework": "pytorch",
             "command": [
                 "python",
                 "train.py",
@@ -86,6 +87,7 @@ def scheduled_retraining_pipeline(
         mount(always_run(staged, "stage-model"), volume)
         evaluation = {
             **common,
+            "framework": "custom",  # one plain program: no launcher
             "command": [
                 "python",
                 "evaluate.py",
