@@ -70,11 +70,18 @@ def recorded(cluster: Cluster, ref: JobRef, name: str) -> Iterator[Recording]:
 
 
 def record_step(
-    cluster: Cluster, ref: JobRef, name: str, outcome: str, started_at: float, *, ended_at: float | None = None
+    cluster: Cluster,
+    ref: JobRef,
+    name: str,
+    outcome: str,
+    started_at: float,
+    *,
+    ended_at: float | None = None,
+    saw: str = "",
 ) -> None:
     """Write on the Job how a step stands; a further word on the same attempt replaces the first."""
     attempt = int(os.environ.get("KFP_RETRY_INDEX") or 0)
-    entry = StepRecord(name=name, attempt=attempt, outcome=outcome, started_at=started_at, ended_at=ended_at)
+    entry = StepRecord(name=name, attempt=attempt, outcome=outcome, started_at=started_at, ended_at=ended_at, saw=saw)
 
     def change(text: str | None) -> str:
         records = parse_list(StepRecord, text)

@@ -25,6 +25,7 @@ from kfp_volcano.schemas.records import parse as parse_record
 from kfp_volcano.schemas.validation import parse, training_job
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.connect import connect
+from kfp_volcano.volcano.launcher.beginning import failed_at_once
 from kfp_volcano.volcano.launcher.collect import final_model, gather
 from kfp_volcano.volcano.launcher.folder import report_folder
 from kfp_volcano.volcano.launcher.follow import follow
@@ -64,11 +65,12 @@ def submit_step(
     part: Sequence[str] = (),
     task_config: Mapping[str, Any] | None = None,
     volume: str = "",
+    followed: bool = False,
 ) -> str:
     """Fill in the spec, check it whole, create or adopt the Job; returns namespace/name.
 
-    `part` says which of the run's trainings it is, `task_config` what the KFP task wants for the workers, and `volume`
-    which claim the steps after this one mount.
+    `part` says which of the run's trainings it is, `task_config` what the KFP task wants for the workers, `volume`
+    which claim the steps after this one mount, and `followed` that this very step follows the Job from here on.
     """
     with failing_cleanly("submit"):
         cluster = connect()
@@ -79,15 +81,24 @@ def submit_step(
         if task_config:
             wire, source = with_task_config(wire, task_config), "the TrainingJob with the task's settings"
             job = training_job(wire, source=source, profiles=profiles)
-        return str(create_job(cluster, job, run_id=run_id, part=part, folder=folder, volume=volume))
+        return str(create_job(cluster, job, run_id=run_id, part=part, folder=folder, volume=volume, followed=followed))
 
 
 def create_job(
-    cluster: Cluster, job: TrainingJob, *, run_id: str, part: Sequence[str], folder: str, volume: str
+    cluster: Cluster,
+    job: TrainingJob,
+    *,
+    run_id: str,
+    part: Sequence[str],
+    folder: str,
+    volume: str,
+    followed: bool = False,
 ) -> JobRef:
     """Create or adopt the Job, bound to its pool of GPUs where there are any; take note of it as step `submit`.
 
-    The Job belongs to the pipeline run where that is possible. `volume` is the claim that later steps mount.
+    The Job belongs to the pipeline run where that is possible. `volume` is the claim that later steps mount. On a
+    backend a minute passes before the next step is there: unless the Job is `followed` from here on, its first seconds
+    are looked at.
     """
     started_at = time.time()
     pod, run = cluster.own_pod(), effective_run_id(run_id)
@@ -108,7 +119,10 @@ def create_job(
     say(f"Job {ref} is in queue {job.queue}")
     for note in filter(None, notes):
         say(note)
-    record_step(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time())
+    saw = "" if pod is None or followed else failed_at_once(cluster, ref, clock=time.monotonic, sleep=time.sleep)
+    if saw:
+        say(saw)
+    record_step(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time(), saw=saw)
     return ref
 
 
@@ -171,7 +185,7 @@ def collect_step(*, job: str, run_id: str, model: str, copy_up_to: int) -> Figur
             say(_of_model(found, copied=copied))
             if result["duplicates"] or result["missing"]:
                 say(f"WARNING: {result['duplicates']} samples were used twice and {result['missing']} not at all")
-            metadata = {"job": str(ref), "run_id": run_id, **(found.metadata if found else {"files": []})}
+            metadata = {"job": str(ref), "run_id": run_id, **(found.metadata if found else {})}
             return Figures(_numbers(result, manifest), metadata, json.dumps(_brief(result)))
 
 

@@ -86,7 +86,7 @@ def test_a_small_model_is_copied_and_a_large_one_stays(cluster: Any, tmp_path: P
         "claim": "files",
         "folder": f"{name}/final",
         "path": str(lies),
-        "files": ["manifest.json", "parts/model.pt"],
+        "files": "manifest.json, parts/model.pt",
         "size": 102,
     }
 
