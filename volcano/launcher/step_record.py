@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kfp_volcano.errors import ClusterError, KfpVolcanoError
+from kfp_volcano.errors import ClusterError, ConflictError, KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas.names import ENV_OUT, STEPS
 from kfp_volcano.schemas.records import StepRecord, dump, parse_list
 from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
@@ -56,17 +56,23 @@ class Recording:
 
 @contextmanager
 def recorded(cluster: Cluster, ref: JobRef, name: str) -> Iterator[Recording]:
-    """Keep the Job's record of a step: that it runs, and how it ended."""
+    """Keep the Job's record of a step: that it runs, and how it ended.
+
+    A record that cannot be written ends no step: what it does is worth more. Raises NotFoundError where the Job is not
+    there when the step begins.
+    """
     started_at = time.time()
-    record_step(cluster, ref, name, "Running", started_at)
+    with suppress(UnavailableError, ConflictError):
+        record_step(cluster, ref, name, "Running", started_at)
     recording = Recording()
     try:
         yield recording
     except BaseException:
-        with suppress(ClusterError):  # the Job may be gone; what went wrong is told all the same
-            record_step(cluster, ref, name, "Failed", started_at, ended_at=time.time())
+        recording.outcome = "Failed"
         raise
-    record_step(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
+    finally:
+        with suppress(ClusterError):  # the Job may be gone, its time to live being over
+            record_step(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
 
 
 def record_step(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.autoscaler.execution import execute, latest_outcome, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
-from kfp_volcano.errors import NotFoundError
+from kfp_volcano.errors import ConflictError, NotFoundError
 from kfp_volcano.platform_files import in_its_pool, resource_profiles
 from kfp_volcano.schemas import template
 from kfp_volcano.schemas.names import ENV_OUT, MOUNT_PATH, PROGRESS
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Figures", "collect_step", "conclude_step", "create_job", "resize_step", "submit_step", "train_step"]
 
+PATIENCE_S = 600.0
+"""How long steps wait for an API server that does not answer: one that fails ends the run, and with it the training.
+The step that follows a Job waits on, and reads other nodes meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -73,7 +77,7 @@ def submit_step(
     which claim the steps after this one mount, and `followed` that this very step follows the Job from here on.
     """
     with failing_cleanly("submit"):
-        cluster = connect()
+        cluster = connect(patience_s=PATIENCE_S)
         filled = template.fill(spec, values)
         wire = in_own_namespace(parse(filled) if isinstance(filled, str) else filled, cluster.own_pod())
         profiles = resource_profiles()
@@ -151,7 +155,7 @@ def train_step(*, job: str, segment: int, last: bool, run_id: str, alone: bool =
 def resize_step(*, job: str, segment: int, run_id: str, report: str) -> str:
     """Execute the open request, or record the urgent one that was executed already; returns its final phase."""
     with failing_cleanly(f"resize-{segment}"):
-        cluster, ref, run = connect(), JobRef.parse(job), effective_run_id(run_id)
+        cluster, ref, run = connect(patience_s=PATIENCE_S), JobRef.parse(job), effective_run_id(run_id)
         with recorded(cluster, ref, f"resize-{segment}"):
             before = ref.read(cluster)
             outcome: ResizeOutcome | None
@@ -172,7 +176,7 @@ def collect_step(*, job: str, run_id: str, model: str, copy_up_to: int) -> Figur
     where it lies, and so does one whose volume is not mounted here: then `model` says where.
     """
     with failing_cleanly("collect"):
-        cluster, ref = connect(), JobRef.parse(job)
+        cluster, ref = connect(patience_s=PATIENCE_S), JobRef.parse(job)
         with recorded(cluster, ref, "collect"):
             manifest = ref.read(cluster)
             result = gather(cluster, manifest, started_at=job_began(manifest), ended_at=time.time())
@@ -227,10 +231,11 @@ def conclude_step(*, job: str, report: str = "", summary: str = "") -> None:
     from kfp_volcano.volcano.launcher.report import summary_markdown  # noqa: PLC0415
 
     with failing_cleanly("conclude"):
-        cluster, started_at, ref = connect(), time.time(), JobRef.parse(job)
+        cluster, started_at, ref = connect(patience_s=PATIENCE_S), time.time(), JobRef.parse(job)
         try:
             # Recorded before the report is written, for the report tells of this step too.
-            record_step(cluster, ref, "conclude", "Succeeded", started_at, ended_at=time.time())
+            with suppress(ConflictError):  # others write all the time: the Job must be cleaned up all the same
+                record_step(cluster, ref, "conclude", "Succeeded", started_at, ended_at=time.time())
             manifest = ref.read(cluster)
         except NotFoundError:
             words = f"Job {ref} is gone: there is nothing to report and nothing to remove"
