@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.autoscaler.contracts import read_list
 from kfp_volcano.errors import ClusterError, KfpVolcanoError
 from kfp_volcano.schemas.names import ENV_OUT, STEPS
-from kfp_volcano.schemas.records import StepRecord, dump, parse_list
+from kfp_volcano.schemas.records import StepRecord, dump
 from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
 
 if TYPE_CHECKING:
@@ -66,7 +67,10 @@ def recorded(cluster: Cluster, ref: JobRef, name: str) -> Iterator[Recording]:
         with suppress(ClusterError):  # the Job may be gone; what went wrong is told all the same
             record_step(cluster, ref, name, "Failed", started_at, ended_at=time.time())
         raise
-    record_step(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
+    try:
+        record_step(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
+    except ClusterError as error:  # the work is done: a note about it is not worth a failed run
+        say(f"{name} has ended, but that could not be noted on its Job: {error}")
 
 
 def record_step(
@@ -77,7 +81,7 @@ def record_step(
     entry = StepRecord(name=name, attempt=attempt, outcome=outcome, started_at=started_at, ended_at=ended_at)
 
     def change(text: str | None) -> str:
-        records = parse_list(StepRecord, text)
+        records = read_list(StepRecord, text)
         for index, record in enumerate(records):
             if (record.name, record.attempt) == (name, attempt):
                 records[index] = replace(entry, started_at=record.started_at)
@@ -89,5 +93,5 @@ def record_step(
 
 def job_began(job: Manifest) -> float:
     """When the first step of a Job began, Unix seconds."""
-    records = parse_list(StepRecord, annotation(job, STEPS))
+    records = read_list(StepRecord, annotation(job, STEPS))
     return min((record.started_at for record in records), default=time.time())
