@@ -47,7 +47,7 @@ class _Group(click.Group):
         except click.exceptions.Abort:
             sys.exit(INTERRUPTED)
         except KeyboardInterrupt:
-            click.echo("interrupted: everything this command started has been ended", err=True)
+            click.echo("interrupted", err=True)
             sys.exit(INTERRUPTED)
         except click.ClickException as error:
             error.show()
@@ -288,7 +288,11 @@ def _finish(plan: Any, companion: Any = None) -> None:
     console = Console(stderr=True)
     started = time.time()
     console.print(f"run {plan.run_id}: starting an embedded cluster of {plan.nodes} GPUs", highlight=False)
-    outcome = run_locally(plan, console=console, companion=companion)
+    try:
+        outcome = run_locally(plan, console=console, companion=companion)
+    except KeyboardInterrupt:
+        click.echo("everything this command started has been ended", err=True)
+        raise
     if outcome.exit_code:
         click.echo(f"error: {outcome.message}", err=True)
     for report in (

@@ -11,6 +11,7 @@ import click
 
 from kfp_volcano.cli_backend import pairs
 from kfp_volcano.cli_keepers import keeper_options
+from kfp_volcano.cli_tables import print_table
 from kfp_volcano.errors import SpecError
 
 if TYPE_CHECKING:
@@ -234,14 +235,15 @@ def _said(name: str, change: Change) -> None:
 
 
 def _show(found: Sequence[Scheduled]) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(box=None, pad_edge=False)
-    for column in ("SCHEDULE", "STATE", "WHEN", "RUNS", "LAST RUN", "NOTE"):
-        table.add_column(column, overflow="fold")
-    for each in found:
-        last = f"{each.last:%Y-%m-%d %H:%M} {each.state}" if each.last else "-"
-        table.add_row(each.name, "enabled" if each.enabled else "paused", each.when, each.work, last, each.note)
-    console = Console()
-    Console(width=None if console.is_terminal else 200).print(table, highlight=False)
+    rows = (
+        (
+            each.name,
+            "enabled" if each.enabled else "paused",
+            each.when,
+            each.work,
+            f"{each.last:%Y-%m-%d %H:%M} {each.state}" if each.last else "-",
+            each.note,
+        )
+        for each in found
+    )
+    print_table(("SCHEDULE", "STATE", "WHEN", "RUNS", "LAST RUN", "NOTE"), rows)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.autoscaler.contracts import read_list
 from kfp_volcano.errors import ClusterError, ConflictError, KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas.names import ENV_OUT, STEPS
-from kfp_volcano.schemas.records import StepRecord, dump, parse_list
+from kfp_volcano.schemas.records import StepRecord, dump
 from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def record_step(
     entry = StepRecord(name=name, attempt=attempt, outcome=outcome, started_at=started_at, ended_at=ended_at, saw=saw)
 
     def change(text: str | None) -> str:
-        records = parse_list(StepRecord, text)
+        records = read_list(StepRecord, text)
         for index, record in enumerate(records):
             if (record.name, record.attempt) == (name, attempt):
                 records[index] = replace(entry, started_at=record.started_at)
@@ -102,5 +103,5 @@ def record_step(
 
 def job_began(job: Manifest) -> float:
     """When the first step of a Job began, Unix seconds."""
-    records = parse_list(StepRecord, annotation(job, STEPS))
+    records = read_list(StepRecord, annotation(job, STEPS))
     return min((record.started_at for record in records), default=time.time())

@@ -14,16 +14,15 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.elastic.autoscaler.contracts import progress_of
 from kfp_volcano.elastic.autoscaler.execution import execute, latest_outcome, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.errors import ConflictError, NotFoundError
 from kfp_volcano.platform_files import in_its_pool, resource_profiles
 from kfp_volcano.schemas import template
-from kfp_volcano.schemas.names import ENV_OUT, MOUNT_PATH, PROGRESS
-from kfp_volcano.schemas.records import Phase, Progress
-from kfp_volcano.schemas.records import parse as parse_record
+from kfp_volcano.schemas.names import ENV_OUT, MOUNT_PATH
+from kfp_volcano.schemas.records import Phase
 from kfp_volcano.schemas.validation import parse, training_job
-from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.connect import connect
 from kfp_volcano.volcano.launcher.beginning import failed_at_once
 from kfp_volcano.volcano.launcher.collect import final_model, gather
@@ -216,9 +215,8 @@ def _numbers(result: Mapping[str, Any], job: Manifest) -> dict[str, float]:
     keys = ("accuracy", "samples_seen", "duplicates", "missing", "wall_s")
     numbers = {key: float(result[key]) for key in keys if result[key] is not None}
     numbers["resizes"] = float(len(result["resizes"]))
-    text = annotation(job, PROGRESS)
-    if text and result["samples_seen"] is None:
-        progress = parse_record(Progress, text)
+    progress = progress_of(job)
+    if progress and result["samples_seen"] is None:
         loss = {} if progress.loss is None else {"loss": progress.loss}
         numbers = {**progress.metrics, **loss, "samples": float(progress.samples), **numbers}
     return numbers

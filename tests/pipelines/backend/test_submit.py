@@ -184,8 +184,9 @@ def test_what_is_wrong_with_the_access_is_said_at_once(client: Make, monkeypatch
     with pytest.raises(SpecError) as refused:
         client(token_file=tmp_path / "no", ca_cert=tmp_path / "nor-this")
     assert len(refused.value.problems) == 2
-    with pytest.raises(SpecError, match="no URL"):
-        Client("ftp://kfp.example.org")
+    for host in ("ftp://kfp.example.org", "http://", "http://[::1", "http://kfp:port"):
+        with pytest.raises(SpecError, match="no URL"):
+            Client(host)
     with pytest.raises(SpecError, match="no KFP backend is named"):
         Client()
 
