@@ -72,8 +72,10 @@ def recorded(cluster: Cluster, ref: JobRef, name: str) -> Iterator[Recording]:
         recording.outcome = "Failed"
         raise
     finally:
-        with suppress(ClusterError):  # the Job may be gone, its time to live being over
+        try:
             record_step(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
+        except ClusterError as error:  # the Job may be gone, its time to live being over
+            say(f"{name} has ended, but that could not be noted on its Job: {error}")
 
 
 def record_step(
