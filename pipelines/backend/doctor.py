@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kfp_volcano.errors import ClusterError, SpecError, UnavailableError
+from kfp_volcano.errors import ClusterError, ForbiddenError, SpecError, UnavailableError
 from kfp_volcano.volcano.launcher.doctor import Finding
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def examine_backend(connection: Connection) -> Iterator[Finding]:
         yield Finding("kfp backend", "does not answer", ok=False, remedy=str(error))
         return
     except ClusterError as error:
-        yield Finding("kfp backend", "lets nobody in", ok=False, remedy=str(error))
+        found = "lets nobody in" if isinstance(error, ForbiddenError) else "is none"
+        yield Finding("kfp backend", found, ok=False, remedy=str(error))
         return
     yield _version(str(health.get("tag_name") or ""), connection.host)
     yield from _namespace(connection)

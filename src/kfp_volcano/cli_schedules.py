@@ -39,6 +39,8 @@ def schedule() -> None:
     """
 
 
+_CENTURY_S = 100 * 366 * 86400
+
 name_argument = click.argument("name")
 cron_option = click.option("--cron", metavar="FIELDS", help="minute hour day month weekday; a second may come first.")
 every_option = click.option("--every", metavar="DURATION", help="Instead of a cron: 30m, 6h, 7d.")
@@ -225,8 +227,8 @@ def _when(cron: str | None, every: str | None) -> When | None:
         seconds = duration(every)
     except ValueError as error:
         raise SpecError(f"{every!r} is no duration, such as 30m, 6h or 7d", source="--every") from error
-    if seconds < 1 or not float(seconds).is_integer():
-        raise SpecError(f"{every!r} is not a whole number of seconds, at least one", source="--every")
+    if not 1 <= seconds <= _CENTURY_S or not float(seconds).is_integer():
+        raise SpecError(f"{every!r} is not a whole number of seconds, from one to a century", source="--every")
     return Every(int(seconds))
 
 

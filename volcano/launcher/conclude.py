@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.autoscaler.moving import release_expired
-from kfp_volcano.errors import NotFoundError
+from kfp_volcano.errors import ConflictError, NotFoundError
 from kfp_volcano.volcano.launcher.collect import gather
 from kfp_volcano.volcano.launcher.folder import job_folder
 from kfp_volcano.volcano.launcher.report import write_report
@@ -58,7 +58,8 @@ def clean_up(cluster: Cluster, job: Manifest) -> bool:
     if job_state(job) is JobState.SUCCEEDED:
         return False
     try:
-        cluster.delete("Job", job["metadata"]["name"], job["metadata"]["namespace"])
-    except NotFoundError:
+        metadata = job["metadata"]
+        cluster.delete("Job", metadata["name"], metadata["namespace"], uid=metadata["uid"])
+    except (NotFoundError, ConflictError):
         return False
     return True

@@ -114,7 +114,11 @@ class CronJobs:
             raise SpecError([Problem(*refusal) for refusal in refusals], source=f"TrainingJob {job.name}")
 
     def _ours(self, name: str) -> Manifest:
-        found = self._cluster.get("CronJob", name, self._namespace)
+        try:
+            found = self._cluster.get("CronJob", name, self._namespace)
+        except NotFoundError:
+            where = f"in namespace {self._namespace}; kfp-volcano schedule list shows those that are"
+            raise NotFoundError(f"there is no schedule {name} {where}") from None
         if labels_of(found).get(MANAGED_LABEL) != MANAGER:
             raise ConflictError(f"CronJob {self._namespace}/{name} was not made by kfp-volcano: choose another name")
         return found

@@ -178,7 +178,5 @@ def cancel(cluster: Cluster, job: Manifest, *, patience_s: float = 60.0) -> bool
         left = deadline - time.monotonic()
         if left <= 0:
             return False
-        try:
+        with suppress(ConflictError):  # the version is too old by now: list again
             next(iter(cluster.watch("Pod", ref.namespace, resource_version=version, timeout_s=left)), None)
-        except ConflictError:
-            continue  # the version is too old by now: list again

@@ -33,7 +33,7 @@ __all__ = ["Decision", "decide", "reap"]
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """KFP's run ids; those of runs on a machine are not of this form."""
 _PIPELINE_STEP = "submit"
-"""The step of pipelines that creates Jobs (`steps.create_job`)."""
+"""The step of pipelines that creates Jobs on the cluster it is on itself (`steps.create_job`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def decide(job: Manifest, run: Run | None, now: float) -> Decision:
     if job["metadata"].get("deletionTimestamp"):
         return _decision(job, "keep", "it is being deleted")
     if run is None:
-        return _decision(job, "keep", "no pipeline run made it: whoever did ends it")
+        return _decision(job, "keep", "no pipeline run of this cluster made it: whoever did ends it")
     over, why = run.ended(job["metadata"]["namespace"] if _owning_workflow(job) else "", now)
     if not over:
         return _decision(job, "keep", why)

@@ -10,6 +10,7 @@ import os
 import time
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.elastic.autoscaler.contracts import progress_of
 from kfp_volcano.elastic.autoscaler.execution import execute, latest_outcome, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
-from kfp_volcano.errors import ConflictError, NotFoundError
+from kfp_volcano.errors import ClusterError, ConflictError, NotFoundError
 from kfp_volcano.platform_files import in_its_pool, resource_profiles
 from kfp_volcano.schemas import template
 from kfp_volcano.schemas.names import ENV_OUT, MOUNT_PATH
@@ -34,6 +35,7 @@ from kfp_volcano.volcano.launcher.step_record import failing_cleanly, job_began,
 from kfp_volcano.volcano.launcher.submit import submit
 from kfp_volcano.volcano.launcher.termination import ended_with_its_run
 from kfp_volcano.volcano.manifests.convert.task_config import with_task_config
+from kfp_volcano.volcano.manifests.status import JobState, job_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,7 +113,7 @@ def create_job(
         in_its_pool(job),
         run_id=run,
         part=part,
-        step="submit",
+        step="submit" if pod else "submit from outside",  # the reaper sees no run that is not on its cluster
         now=started_at,
         folder=folder,
         owner=None if unowned(pod, job.namespace) else run_of(pod),
@@ -242,9 +244,17 @@ def conclude_step(*, job: str, report: str = "", summary: str = "") -> None:
             return
         kept = os.environ.get(ENV_OUT)
         out = report_folder(Path(kept), ref.name) if kept else Path(mkdtemp(prefix="kfp-volcano-"))
-        result = conclude(
-            cluster, manifest, out=out, started_at=job_began(manifest), now=time.time(), with_ledgers=bool(kept)
-        )
+        try:
+            result = conclude(
+                cluster, manifest, out=out, started_at=job_began(manifest), now=time.time(), with_ledgers=bool(kept)
+            )
+        except (ClusterError, OSError, ValueError) as error:
+            if job_state(manifest) is not JobState.SUCCEEDED:
+                raise
+            words = f"Job {ref} has succeeded, but its report could not be made: {error}"
+            say(words)
+            _publish(report, f"<p>{escape(words)}</p>", summary, f"{words}\n")
+            return
         _publish(report, (out / "report.html").read_text(encoding="utf-8"), summary, summary_markdown(result))
         say(f"report: {out / 'report.html'}" if kept else f"Job {ref} is {result['state']}: reported")
 

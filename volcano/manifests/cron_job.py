@@ -9,11 +9,13 @@ pkg/webhooks/admission/cronjobs/validate/admit_cronjob.go (what is admitted).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.schedule import Every
+from kfp_volcano.schemas.time_zones import zone
 from kfp_volcano.volcano.manifests.job import job_manifest
 from kfp_volcano.volcano.manifests.pods import joint_devices
 from kfp_volcano.volcano.manifests.present import present
@@ -33,6 +35,7 @@ KEPT_SUCCEEDED, KEPT_FAILED = 3, 3
 _EXAMPLE = "-00000000"
 """Volcano appends the minutes since 1970, eight digits until 2160."""
 _NAME = f"$({names.ENV_JOB_NAME})"
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LEAST_S = 60
 
 
@@ -41,7 +44,7 @@ def cron_job(job: TrainingJob, schedule: Schedule) -> dict[str, Any]:
 
     Raises SpecError where the times cannot be said to Volcano, or a Job of it cannot be made again and again.
     """
-    problems = [*_time_problems(schedule), *_job_problems(job)]
+    problems = [*_name_problems(schedule.name), *_time_problems(schedule), *_job_problems(job)]
     if problems:
         raise SpecError(problems, source=f"schedule {schedule.name}")
     manifest = example_job(job, schedule.name)
@@ -81,9 +84,21 @@ def example_job(job: TrainingJob, schedule: str) -> dict[str, Any]:
     return job_manifest(job, name=schedule + _EXAMPLE, run_id=run_id, step=SCHEDULE_STEP, workers=workers)
 
 
+def _name_problems(name: str) -> list[Problem]:
+    if _LABEL.fullmatch(name):
+        return []
+    return [Problem("name", f"{name!r} cannot be a schedule's", "lower-case letters, digits and -, e.g. nightly-2")]
+
+
 def _time_problems(schedule: Schedule) -> list[Problem]:
-    if isinstance(schedule.when, Every) and schedule.when.seconds < _LEAST_S:
-        return [Problem("every", f"is {schedule.when.seconds} s", "at least a minute: Jobs are called after it")]
+    if isinstance(schedule.when, Every):
+        short = schedule.when.seconds < _LEAST_S
+        remedy = "at least a minute: Jobs are called after it"
+        return [Problem("every", f"is {schedule.when.seconds} s", remedy)] if short else []
+    try:
+        zone(schedule.time_zone)
+    except SpecError as error:
+        return list(error.problems)
     return []
 
 

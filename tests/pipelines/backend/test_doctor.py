@@ -41,6 +41,9 @@ def test_a_backend_that_does_not_answer_or_lets_nobody_in_is_told(client: Make, 
         api.fault = lambda _, answer=answer: answer
         (found,) = findings(client()).values()
         assert (found.what, found.ok, found.required) == ("kfp backend", False, True)
+    api.fault = lambda _: Refuse(404)
+    (found,) = findings(client()).values()
+    assert found.found == "is none"
 
 
 def test_another_s_namespace_or_none_is_told(client: Make, backend: Backend):

@@ -103,6 +103,12 @@ def test_anothers_cronjob_is_left_alone(keeper: CronJobs, cluster: Checked) -> N
     assert keeper.scheduled() == []
 
 
+def test_a_schedule_that_is_not_there_is_named(keeper: CronJobs) -> None:
+    """With where it was looked for."""
+    with pytest.raises(NotFoundError, match=f"no schedule weekly in namespace {NS}"):
+        keeper.pause("weekly")
+
+
 def test_what_runs_outlives_its_schedule(keeper: CronJobs, cluster: Checked, world: World) -> None:
     """A Job that trains goes on when the schedule is deleted; one that has ended goes with it."""
     keeper.put(NIGHTLY)

@@ -89,9 +89,9 @@ def test_a_succeeded_job_has_its_time(world: World) -> None:
 
 
 def test_a_job_that_no_pipeline_run_made_stays(world: World) -> None:
-    """Its run has another form of id, another step made it, or nobody knows who, for its record is broken or absent."""
+    """Its run has another form of id, or is on another cluster, or nobody knows who made it: no or a broken record."""
     world.job("cli-1234")
-    world.job(RUNS[0], step="kfp-volcano submit")
+    world.job(RUNS[0], step="submit from outside")
     decisions = world.reap()
     assert [decision.what for decision in decisions] == ["keep", "keep"]
     for change in ({"op": "replace", "value": {OWNER: "{nothing"}}, {"op": "remove"}):
@@ -214,6 +214,7 @@ def test_the_command_line_explains_itself(world: World, monkeypatch: pytest.Monk
     world.job(RUNS[0])
     runner = CliRunner()
     assert runner.invoke(main, ["reap"]).exit_code == 2
+    assert runner.invoke(main, ["reap", "--namespace", ""]).exit_code == 2
     assert runner.invoke(main, ["reap", "--all-namespaces", "--namespace", NS]).exit_code == 2
     dry = runner.invoke(main, ["reap", "--all-namespaces", "--dry-run"])
     assert dry.exit_code == 0, dry.output

@@ -106,3 +106,19 @@ def test_claims_of_joint_devices_are_refused() -> None:
     """They are objects made for one Job by its name."""
     with pytest.raises(SpecError, match="claimed anew"):
         cron_job(spec("rdma-claims"), NIGHTLY)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "Nightly Run"}, "lower-case"),
+        ({"name": ""}, "lower-case"),
+        ({"name": "nächtlich"}, "lower-case"),
+        ({"time_zone": "Mars/Base"}, "no time zone"),
+        ({"time_zone": "../etc/passwd"}, "no time zone"),
+    ],
+)
+def test_names_and_zones_that_are_none_are_told_here(change: dict[str, Any], said: str) -> None:
+    """In words that help, before the cluster is asked."""
+    with pytest.raises(SpecError, match=said):
+        cron_job(spec(SPECS[0]), replace(NIGHTLY, **change))

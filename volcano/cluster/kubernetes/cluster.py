@@ -66,7 +66,7 @@ class KubernetesCluster:
     def get(self, kind: str, name: str, namespace: str = "") -> Manifest:
         """See `Cluster.get`."""
         known = _kind(kind)
-        return _tidy(self.api.read(Request("get", known, _namespace(known, namespace), name)), known)
+        return _tidy(self.api.read(Request("get", known, _namespace(known, namespace), _named(known, name))), known)
 
     def list(
         self,
@@ -106,7 +106,9 @@ class KubernetesCluster:
         fails then, and the caller reads again, as after any other conflict.
         """
         known = _kind(kind)
-        request = Request("patch", known, _namespace(known, namespace), name, query=_WHO, body=list(patch))
+        request = Request(
+            "patch", known, _namespace(known, namespace), _named(known, name), query=_WHO, body=list(patch)
+        )
         answer = self.api.ask(request).answer
         if answer.status == _UNPROCESSABLE and not _causes(answer.json):
             # The server does not say which operation failed, nor that it was a test: the patch is tried on a copy.
@@ -122,7 +124,7 @@ class KubernetesCluster:
             options["gracePeriodSeconds"] = math.ceil(grace_s)
         if uid:
             options["preconditions"] = {"uid": uid}
-        request = Request("delete", known, _namespace(known, namespace), name, body=options)
+        request = Request("delete", known, _namespace(known, namespace), _named(known, name), body=options)
         reply = self.api.ask(request)
         if not (reply.doubtful and reply.answer.status == _NOT_FOUND):
             checked(request, reply.answer)
@@ -185,6 +187,13 @@ def _kind(name: str) -> Kind:
         return KINDS[name]
     except KeyError:
         raise InvalidError(f"kfp-volcano knows no kind {name!r}; it knows {', '.join(KINDS)}") from None
+
+
+def _named(kind: Kind, name: str) -> str:
+    """The name of one object: without one the path would be that of all, and deleting would delete all."""
+    if not name:
+        raise NotFoundError(f"there is no {kind.name} without a name")
+    return name
 
 
 def _namespace(kind: Kind, namespace: str) -> str:
