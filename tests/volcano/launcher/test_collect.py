@@ -30,7 +30,7 @@ class Unmounted(EmbeddedCluster):
 @pytest.fixture(params=[EmbeddedCluster, Unmounted])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     cluster = request.param(tmp_path / "cluster")
-    monkeypatch.setattr(steps, "connect", lambda: cluster)
+    monkeypatch.setattr(steps, "connect", lambda **_: cluster)
     yield cluster
     cluster.shutdown(grace_s=0)
 
