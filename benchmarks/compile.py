@@ -1,9 +1,10 @@
 """How long a pipeline of many trainings takes to compile, beside one of as many plain container components.
 
 Both are defined and compiled by KFP's own compiler, to YAML, in one process. The peer is a container component with
-the same inputs as a training's task, given values of the same size: the spec, what fills it in, a folder, and what
-names the run. No two specs are equal. Two things are compared with it: `training_task`, one KFP task a training, which
-is what a pipeline of hundreds of trainings is made of; and `elastic_training`, whose graph has many tasks a training.
+the same inputs as a training's task, given values of the same size: the spec, what fills it in, where it runs and
+saves, and what names the run. No two specs are equal. Two things are compared with it: `training_task`, one KFP task a
+training, which is what a pipeline of hundreds of trainings is made of; and `elastic_training`, whose graph has many
+tasks a training.
 Time is that of the processor, which on an idle machine is the wall's: compiling is one thread that waits for nothing.
 Rounds alternate between the three and the best of each counts, for a busy machine only ever makes one slower.
 
@@ -51,13 +52,15 @@ SPEC: dict[str, Any] = {
 
 
 @dsl.container_component
-def plain(spec: str, values: str, folder: str, run_id: str, task: str, instance: str) -> dsl.ContainerSpec:
+def plain(
+    spec: str, values: str, folder: str, volume: str, copy_up_to: int, run_id: str, task: str, instance: str
+) -> dsl.ContainerSpec:
     """The peer: a program that is given its arguments."""
     return dsl.ContainerSpec(
         image="registry.example/train:1.4",
         command=["python", "train.py"],
         args=[
-            *("--spec", spec, "--values", values, "--folder", folder),
+            *("--spec", spec, "--values", values, "--folder", folder, "--volume", volume, "--copy", copy_up_to),
             *("--run", run_id, "--task", task, "--instance", instance),
         ],
     )
@@ -77,6 +80,8 @@ def place_plain(index: int) -> None:
         spec=json.dumps(numbered(index), sort_keys=True),
         values="",
         folder="",
+        volume="",
+        copy_up_to=2**28,
         run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
         task=dsl.PIPELINE_TASK_NAME_PLACEHOLDER,
         instance=dsl.PIPELINE_TASK_ID_PLACEHOLDER,

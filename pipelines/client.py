@@ -45,10 +45,16 @@ class Client:
         """The `kfp.Client` underneath, for all that this class does not do."""
         return self.connection.kfp
 
-    @property
-    def schedules(self) -> RecurringRuns:
-        """Recurring runs, by name: a `kfp_volcano.schemas.schedule.Schedules`."""
-        return RecurringRuns(self.connection)
+    def schedules(
+        self, *, experiment: str = DEFAULT_EXPERIMENT, service_account: str = "", backend_zone: str = "UTC"
+    ) -> RecurringRuns:
+        """Schedules by name, kept as recurring runs: a `kfp_volcano.schemas.schedule.Schedules`.
+
+        `backend_zone` is what the backend's administrator set as CRON_SCHEDULE_TIMEZONE.
+        """
+        return RecurringRuns(
+            self.connection, experiment=experiment, service_account=service_account, backend_zone=backend_zone
+        )
 
     def upload(self, pipeline: Any, *, name: str | None = None) -> versions.Version:
         """Have the pipeline at the backend; the same content again is the same version.

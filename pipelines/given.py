@@ -59,7 +59,7 @@ def given(spec: Spec, folder: Optional[str], volume: Optional[Claim]) -> Given:
 
 def here() -> bool:
     """Whether the pipeline is defined for a run on this machine, not for a backend."""
-    return bool(os.environ.get(ENV_CLUSTER))
+    return os.environ.get(ENV_CLUSTER, "").startswith("embedded:")  # on Kubernetes it names what commands talk to
 
 
 def folder_here(folder: Optional[str]) -> str:

@@ -117,7 +117,7 @@ def _argument(value: Any, spec: Mapping[str, Any]) -> Any:
     choices = spec.get("literals") or ()
     if choices and value not in choices:
         raise ValueError(f"{value!r} is not one of {', '.join(map(str, choices))}")
-    return value
+    return float(value) if kind == "NUMBER_DOUBLE" else value  # a backend gives 1.0 back as 1
 
 
 def _fits(value: Any, kind: str) -> bool:

@@ -29,7 +29,7 @@ def load_pipeline(path: Path, name: str | None = None) -> Any:
     from kfp_volcano.pipelines.wrapping import WrappedComponent
 
     if not path.is_file():
-        raise SpecError("there is no such file", source=str(path))
+        raise SpecError("is a folder" if path.is_dir() else "there is no such file", source=str(path))
     module_spec = importlib.util.spec_from_file_location(path.stem, path)
     if module_spec is None or module_spec.loader is None:
         raise SpecError("is not a Python file", source=str(path))
@@ -41,7 +41,7 @@ def load_pipeline(path: Path, name: str | None = None) -> Any:
             module_spec.loader.exec_module(module)
     except SpecError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that ends itself is no module to take pipelines from
         raise SpecError(f"does not load: {type(error).__name__}: {error}", source=str(path)) from error
     finally:
         sys.path.remove(str(path.resolve().parent))

@@ -52,6 +52,8 @@ RESERVED_TASKS = (COORDINATOR, CORE, ELASTIC)
 # Environment of the Job's containers.
 ENV_JOB = "KFP_VOLCANO_JOB"
 """namespace/name of the Job."""
+ENV_JOB_NAME = "KFP_VOLCANO_JOB_NAME"
+"""The Job's name, in pods of Jobs that a CronJob makes: the other variables refer to it."""
 ENV_POD = "KFP_VOLCANO_POD"
 ENV_POD_IP = "KFP_VOLCANO_POD_IP"
 ENV_TASK = "KFP_VOLCANO_TASK"
@@ -135,6 +137,8 @@ LIGHTHOUSE_PORT = 29510
 PROGRESS_PORT = 29511
 GENERATIONS_PORT = 29512
 
+COORDINATOR_ACCOUNT = "kfp-volcano-coordinator"
+"""The service account of coordinator pods that `deploy/namespace` puts beside trainings."""
 SYSTEM_NAMESPACE = "kfp-volcano-system"
 """Where `deploy/base` puts what serves all namespaces."""
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SEPARATOR", "cast", "fill", "split"]
 
-SEPARATOR = "\u241e"
-"""Between joined values: the symbol for a record separator, which no sensible value holds."""
+SEPARATOR = "\x1e"
+"""Between joined values: the record separator of ASCII, for a backend's database may know no more than Latin-1."""
 
 _TRUE = {"true": True, "false": False}
 

@@ -56,14 +56,15 @@ class Access:
     def complete(self) -> _Complete:
         """With what the environment adds. Raises SpecError for what is wrong with it."""
         token = self.token or ("" if self.token_file else os.environ.get(ENV_TOKEN, ""))
-        host = (self.host or os.environ.get(ENV_HOST, "")).strip().rstrip("/")
-        host = host if not host or "://" in host else f"https://{host}"
+        host = (self.host or os.environ.get(ENV_HOST, "")).strip()
+        host = (host if not host or "://" in host else f"https://{host}").rstrip("/")
+        usable = _is_url(host)
         complete = _Complete(
             host=host,
             token=token.strip(),
             token_file=self._token_file() if not token else None,
             cookies=self.cookies or os.environ.get(ENV_COOKIES, ""),
-            proxy=self.proxy or _proxy(host),
+            proxy=self.proxy or (_proxy(host) if usable else ""),
             ui=(self.ui_host or os.environ.get(ENV_UI, "") or host).rstrip("/"),
         )
         problems = [
@@ -71,7 +72,7 @@ class Access:
             for option, path in (("token file", complete.token_file), ("CA certificate", self.ca_cert))
             if path is not None and not path.is_file()
         ]
-        if complete.host and not complete.host.startswith(("http://", "https://")):
+        if host and not usable:
             problems.append(Problem("host", f"{host!r} is no URL", "http://… or https://…"))
         if problems:
             raise SpecError(problems, source="the KFP backend")
@@ -90,6 +91,14 @@ class _Complete:
     cookies: str
     proxy: str
     ui: str
+
+
+def _is_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in {"http", "https"} and bool(url.hostname) and (url.port is None or url.port > 0)
+    except ValueError:  # an address or a port that is none
+        return False
 
 
 def _proxy(host: str) -> str:

@@ -13,6 +13,7 @@ name finishes what the newer one of them says.
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, timezone
@@ -165,8 +166,6 @@ class RecurringRuns:
 
     def _work(self, plan: Plan) -> str:
         """The IR of a plan's pipeline, from the backend."""
-        import json
-
         version = self._connection.read(
             lambda: self._connection.pipelines.pipeline_service_get_pipeline_version(plan.pipeline_id, plan.version_id)
         )

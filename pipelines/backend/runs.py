@@ -27,6 +27,13 @@ PATIENCE_S = 600.0
 """For how long a backend may be silent while a run is followed."""
 _CANCELING, _FAILED = "CANCELING", "FAILED"
 _DRIVER = re.compile(r"(?:^|-)(?:driver|executor)$|^root$")
+_EXECUTOR = "executor"
+_TEMPLATES = ("system-container-impl", "retry-system-container-impl")
+"""Of a step, and of one with `set_retry` (backend/src/v2/compiler/argocompiler/container.go)."""
+_LAUNCHER = re.compile(
+    r"[IWEF][0-9]{4} [0-9:.]+ +[0-9]+ \S+\.go:[0-9]+\]|time=\S+ level=|\[KFP Executor |Error: exit status "
+)
+_LAUNCHER_ERROR = re.compile(r"[EF][0-9]{4} ")
 _ATTEMPT = re.compile(r"(?P<name>.+)\((?P<number>\d+)\)$")
 
 
@@ -66,6 +73,8 @@ class Run:
         self.ending: Ending | None = None
         """How it ended, as far as is known."""
         self._canceling = False
+        self._told: dict[str, str] = {}
+        """States by task id, the run's own under the empty one."""
 
     def __repr__(self) -> str:
         return f"Run({self.run_id!r})"
@@ -85,17 +94,13 @@ class Run:
     def follow(self) -> Iterator[RunEvent]:
         """What happens, as it comes, until the run has ended; then `ending` says how.
 
+        Followed again, it goes on where it was left.
+
         Raises ClusterError: the run is gone, or the backend has been silent for ten minutes.
         """
-        told: dict[str, str] = {}
-        state, pause_s = "", SOON_S
+        pause_s = SOON_S
         while True:
-            run = self.read(patience_s=PATIENCE_S)
-            events = [*_task_events(run, told)]
-            if str(run.state) != state:
-                state = str(run.state)
-                note = "" if run.error is None else str(run.error.message or "")
-                events.append(RunEvent("", state, note))
+            events = list(_events(self.read(patience_s=PATIENCE_S), self._told))
             yield from events
             if self.ending is not None:
                 return
@@ -123,9 +128,35 @@ class Run:
 
     def failures(self) -> list[str]:
         """The names of the tasks that have failed; empty where the backend names none."""
-        details = self.read().run_details
-        tasks = (details.task_details if details else None) or []
-        return sorted({name for task in tasks if str(task.state) == _FAILED and (name := _name(task))})
+        return sorted({name for task in _tasks(self.read()) if str(task.state) == _FAILED and (name := _name(task))})
+
+    def last_words(self, lines: int = 10) -> list[str]:
+        """What the steps that failed printed last, as far as the backend still has it; empty where it has nothing.
+
+        Its API names neither pods nor reasons, but it serves the logs of pods, and a pod is called after its Workflow,
+        KFP's template and its node's number.
+        """
+        nodes = [
+            str(child.pod_name)
+            for task in _tasks(self.read())
+            if task.display_name == _EXECUTOR and str(task.state) == _FAILED
+            for child in task.child_tasks or ()
+        ]
+        pods = [
+            f"{workflow}-{template}-{number}"
+            for workflow, _, number in (node.rpartition("-") for node in nodes)
+            for template in _TEMPLATES
+        ]
+        found = [line for pod in pods for line in self._log(pod)[-lines:]]
+        return found[-lines:]
+
+    def _log(self, pod: str) -> list[str]:
+        """The lines of a step's pod, without what KFP's launcher says; none where there is no such pod."""
+        try:
+            text = self._connection.raw(f"/apis/v1alpha1/runs/{self.run_id}/nodes/{pod}/log")
+        except ClusterError:
+            return []
+        return _lines(text) if isinstance(text, str) else []  # what is not there is JSON, with status 200
 
 
 def create(
@@ -192,25 +223,54 @@ def experiment_of(connection: Connection, name: str) -> str:
     return str(found.experiment_id)
 
 
-def _task_events(run: Any, told: dict[str, str]) -> Iterator[RunEvent]:
-    """Tasks whose state has changed; `told` is kept up."""
+def _lines(text: str) -> list[str]:
+    """What a program printed, else the errors of KFP's launcher: then it did not come to that."""
+    lines = list(_own_lines(text))
+    return lines or [line.partition("] ")[2] for line in text.splitlines() if _LAUNCHER_ERROR.match(line)]
+
+
+def _own_lines(text: str) -> Iterator[str]:
+    """What a program printed, without what KFP's launcher and executor, and Argo's, say around it."""
+    dumping = False
+    for line in text.splitlines():
+        dumping = dumping or line.endswith("Got executor_input:")
+        if not dumping and line.strip() and not _LAUNCHER.match(line):
+            yield line
+        dumping = dumping and line != "}"
+
+
+def _tasks(run: Any) -> list[Any]:
+    """The nodes of its Workflow, in the order of their beginning; those that were left out have no state."""
     details = (run.run_details.task_details if run.run_details else None) or []
-    for task in sorted(details, key=lambda each: str(each.start_time or "")):
-        name, state = _name(task), str(task.state)
-        if name and told.get(task.task_id) != state:
-            told[task.task_id] = state
-            note = "" if task.error is None else str(task.error.message or "")
-            yield RunEvent(name, state, note)
+    return sorted((task for task in details if task.state), key=lambda each: str(each.start_time or ""))
+
+
+def _events(run: Any, told: dict[str, str]) -> Iterator[RunEvent]:
+    """Tasks whose state has changed, and the run, if its own has; `told` is kept up.
+
+    A run has no state for a moment, before its Workflow is seen.
+    """
+    tasks = [(task.task_id, name, task) for task in _tasks(run) if (name := _name(task))]
+    for key, name, node in [*tasks, ("", "", run)]:
+        if node.state and told.get(key) != str(node.state):
+            told[key] = str(node.state)
+            yield RunEvent(name, str(node.state), "" if node.error is None else str(node.error.message or ""))
 
 
 def _name(task: Any) -> str:
-    """A task as its author calls it; empty for what KFP adds: drivers, executors, a first attempt beside its task."""
-    name = str(task.display_name or "")
+    """A task as its author calls it; empty for what KFP adds.
+
+    That is drivers, executors, a first attempt beside its task, and the Workflow itself, after which the others'
+    nodes are called.
+    """
+    name, number = str(task.display_name or ""), None
     attempt = _ATTEMPT.fullmatch(name)
     if attempt:
-        number = int(attempt["number"])
-        return f"{attempt['name']} (attempt {number + 1})" if number and not _DRIVER.search(attempt["name"]) else ""
-    return "" if _DRIVER.search(name) else name
+        name, number = attempt["name"], int(attempt["number"])
+    workflow = any(str(child.pod_name).rpartition("-")[0] == name for child in task.child_tasks or ())
+    if workflow or _DRIVER.search(name) or number == 0:
+        return ""
+    return f"{name} (attempt {number + 1})" if number else name
 
 
 def _was_canceling(run: Any) -> bool:

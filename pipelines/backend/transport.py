@@ -12,11 +12,12 @@ from typing import Any
 import urllib3
 from kfp_server_api import rest
 
-from kfp_volcano.errors import UnavailableError
+from kfp_volcano.errors import ClusterError, UnavailableError
 from kfp_volcano.pipelines.backend.refusals import no_api, refusal
 
 __all__ = ["Transport", "UnsentError"]
 
+_NO_CONNECTION = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 CONNECT_S, ANSWER_S = 10, 60
 """A large pipeline takes the backend some seconds to take in."""
 
@@ -41,24 +42,26 @@ class Transport(rest.RESTClientObject):
             answer = super().request(method, url, **options)
         except rest.ApiException as error:
             raise self._refused(error) from error
-        except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
-            raise UnsentError(self._silent(error)) from error
         except urllib3.exceptions.HTTPError as error:
-            reason = error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else error
-            unsent = isinstance(reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
-            raise (UnsentError if unsent else UnavailableError)(self._silent(reason or error)) from error
+            raise self._unanswered(error) from error
         if "html" in (answer.getheader("content-type") or ""):
             raise no_api(self._where)
         return answer
 
-    def _refused(self, error: Any) -> Exception:
-        if not error.status:  # TLS
-            reason = " ".join(str(error.reason).split())
-            return UnavailableError(
-                f"{self._where} has a certificate that is not trusted here ({reason}): give --ca-cert FILE"
-            )
+    def _refused(self, error: Any) -> ClusterError:
+        if not error.status:
+            return self._untrusted(error.reason)
         return refusal(error.status, error.body or b"", dict(error.headers or {}), self._where)
 
-    def _silent(self, error: Exception) -> str:
-        reason = " ".join(str(error).rpartition(": ")[2].split()) or type(error).__name__
-        return f"{self._where} cannot be reached: {reason}"
+    def _unanswered(self, error: urllib3.exceptions.HTTPError) -> ClusterError:
+        reason = (error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else None) or error
+        if isinstance(reason, urllib3.exceptions.SSLError):
+            return self._untrusted(reason)
+        text = " ".join(str(reason).rpartition(": ")[2].split()) or type(reason).__name__
+        kind = UnsentError if isinstance(reason, _NO_CONNECTION) else UnavailableError
+        return kind(f"{self._where} cannot be reached: {text}")
+
+    def _untrusted(self, reason: object) -> ClusterError:
+        """It stays so: to ask again is of no use."""
+        text = " ".join(str(reason).split())
+        return ClusterError(f"{self._where} has a certificate that is not trusted here ({text}): give --ca-cert FILE")

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import kfp_server_api
 
-from kfp_volcano.errors import ConflictError
+from kfp_volcano.errors import ConflictError, UnavailableError
 from kfp_volcano.pipelines.backend.connection import matching
 from kfp_volcano.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kfp_volcano.pipelines.backend.connection import Connection
     from kfp_volcano.pipelines.ir import CompiledPipeline
 
@@ -59,20 +61,32 @@ def upload(connection: Connection, pipeline: CompiledPipeline, *, name: str | No
     version = find()
     if version is not None:
         return Version(pipeline_id, version.pipeline_version_id, named, created=False)
+    try:
+        version = _uploaded(connection, pipeline, pipeline_id, named, find)
+    except UnavailableError as error:
+        signs = "".join(sorted({sign for sign in pipeline.text if not sign.isascii()}))
+        if not signs:
+            raise
+        # The backend hides what its database says.
+        hint = f"if it goes on: the pipeline holds {signs!r}, which a database in Latin-1 cannot store"
+        raise UnavailableError(f"{error} ({hint})") from error
+    return Version(pipeline_id, version.pipeline_version_id, named, created=True)
+
+
+def _uploaded(
+    connection: Connection, pipeline: CompiledPipeline, pipeline_id: str, name: str, find: Callable[[], Any | None]
+) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pipeline.yaml"
         file.write_text(pipeline.text, encoding="utf-8")
-        version = _created(
-            connection,
-            lambda: connection.uploads.upload_pipeline_version(
-                str(file),
-                name=named,
-                pipelineid=pipeline_id,
-                description=f"content sha256:{pipeline.digest}, uploaded by kfp-volcano {__version__}",
-            ),
-            find,
-        )
-    return Version(pipeline_id, version.pipeline_version_id, named, created=True)
+        description = f"content sha256:{pipeline.digest}, uploaded by kfp-volcano {__version__}"
+
+        def request() -> Any:
+            return connection.uploads.upload_pipeline_version(
+                str(file), name=name, pipelineid=pipeline_id, description=description
+            )
+
+        return _created(connection, request, find)
 
 
 def version_name(pipeline: str, digest: str) -> str:
@@ -97,7 +111,7 @@ def _pipeline_id(connection: Connection, name: str) -> str:
     return str(found.pipeline_id)
 
 
-def _created(connection: Connection, request: Any, find: Any) -> Any:
+def _created(connection: Connection, request: Callable[[], Any], find: Callable[[], Any | None]) -> Any:
     """What was created, by this request or, at the same time, by another's."""
     try:
         return connection.create(request, find)

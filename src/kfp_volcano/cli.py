@@ -16,8 +16,8 @@ import click
 
 from kfp_volcano.cli_backend import pairs
 from kfp_volcano.cli_convert import convert
+from kfp_volcano.cli_doctor import doctor
 from kfp_volcano.cli_jobs import jobs
-from kfp_volcano.cli_options import cluster_options
 from kfp_volcano.cli_pools import pools
 from kfp_volcano.cli_priority import priority
 from kfp_volcano.cli_queues import queues
@@ -47,7 +47,7 @@ class _Group(click.Group):
         except click.exceptions.Abort:
             sys.exit(INTERRUPTED)
         except KeyboardInterrupt:
-            click.echo("interrupted: everything this command started has been ended", err=True)
+            click.echo("interrupted", err=True)
             sys.exit(INTERRUPTED)
         except click.ClickException as error:
             error.show()
@@ -269,34 +269,7 @@ def demo(out: Path) -> None:
     _finish(demo_run(out, run_id=uuid.uuid4().hex[:8]), companion=other_team)
 
 
-@main.command()
-@cluster_options
-@click.option("--namespace", default="default", show_default=True, help="Where trainings are to run on the cluster.")
-@click.option("--service-account", metavar="NAME", help="Whose permissions to look at; by default your own.")
-def doctor(*, kubeconfig: Path | None, context: str | None, namespace: str, service_account: str | None) -> None:
-    """Say what is installed, what is missing and how to get it: here, or with --kubeconfig on that cluster.
-
-    \b
-    Example: kfp-volcano doctor --kubeconfig ~/.kube/config --namespace vision
-    """
-    from kfp_volcano.volcano.cluster.connect import kubernetes  # noqa: PLC0415
-    from kfp_volcano.volcano.launcher.cluster_doctor import examine_cluster  # noqa: PLC0415
-    from kfp_volcano.volcano.launcher.doctor import examine  # noqa: PLC0415
-
-    here = kubeconfig is None and context is None
-    findings = examine() if here else examine_cluster(kubernetes(kubeconfig, context), namespace, service_account)
-    complete, works = True, True
-    for finding in findings:
-        complete, works = complete and finding.ok, works and (finding.ok or not finding.required)
-        mark = "ok     " if finding.ok else "missing" if finding.required else "-      "
-        remedy = "" if finding.ok else f"  ->  {finding.remedy}"
-        click.echo(f"{mark}  {finding.what:<14} {finding.found}{remedy}")
-    if not works:
-        sys.exit(2)
-    if not here:
-        click.echo("all is there" if complete else "all that a run needs is there")
-
-
+main.add_command(doctor)
 main.add_command(submit)
 main.add_command(schedule)
 main.add_command(jobs)
@@ -315,7 +288,11 @@ def _finish(plan: Any, companion: Any = None) -> None:
     console = Console(stderr=True)
     started = time.time()
     console.print(f"run {plan.run_id}: starting an embedded cluster of {plan.nodes} GPUs", highlight=False)
-    outcome = run_locally(plan, console=console, companion=companion)
+    try:
+        outcome = run_locally(plan, console=console, companion=companion)
+    except KeyboardInterrupt:
+        click.echo("everything this command started has been ended", err=True)
+        raise
     if outcome.exit_code:
         click.echo(f"error: {outcome.message}", err=True)
     for report in (

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kfp_volcano.cli_options import cluster_options, reach
+from kfp_volcano.cli_tables import print_table
 from kfp_volcano.errors import SpecError
 from kfp_volcano.reading import read_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
     from kfp_volcano.volcano.launcher.jobs import JobLine
@@ -80,14 +81,18 @@ def submit(
     job = training_job(read_document(spec), source=str(spec), profiles=resource_profiles(profiles))
     cluster = reach(kubeconfig, context)
     run = run_id or uuid.uuid4().hex[:8]
-    created = create(cluster, in_its_pool(job, pools_file), run_id=run, step="jobs submit", now=time.time())
-    ref = JobRef.of(created)
-    click.echo(f"Job {ref} is in queue {job.queue} (run {run})", err=True)
+    ready = in_its_pool(job, pools_file)
+
+    def start() -> Manifest:
+        created = create(cluster, ready, run_id=run, step="jobs submit", now=time.time())
+        click.echo(f"Job {JobRef.of(created)} is in queue {job.queue} (run {run})", err=True)
+        return created
+
     if detach:
-        click.echo(str(ref))
+        click.echo(str(JobRef.of(start())))
         return
-    with _cancelling(cluster, created):
-        _follow(cluster, ref, holder=f"jobs-submit:{run}")
+    with _cancelling(cluster, start) as created:
+        _follow(cluster, JobRef.of(created), holder=f"jobs-submit:{run}")
 
 
 @jobs.command()
@@ -237,20 +242,32 @@ def _follow(cluster: Cluster, ref: JobRef, *, holder: str | None) -> None:
 
 
 @contextmanager
-def _cancelling(cluster: Cluster, job: Manifest) -> Iterator[None]:
-    """Delete the Job when this command is told to stop."""
+def _cancelling(cluster: Cluster, create: Callable[[], Manifest]) -> Iterator[Manifest]:
+    """Create a Job, and delete it when this command is told to stop; told meanwhile, it stops when there is a Job."""
+    job: Manifest | None = None
+    told = False
 
     def stop(*_: object) -> None:
-        raise KeyboardInterrupt
+        nonlocal told
+        if job is not None or told:
+            raise KeyboardInterrupt
+        told = True
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        job = create()
+        if told:
+            stop()
+        yield job
     except KeyboardInterrupt:
-        _cancel(cluster, job)
+        if job is None:
+            click.echo("the Job may be there all the same: kfp-volcano jobs list", err=True)
+        else:
+            _cancel(cluster, job)
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _cancel(cluster: Cluster, job: Manifest) -> None:
@@ -262,26 +279,25 @@ def _cancel(cluster: Cluster, job: Manifest) -> None:
 
 
 def _show(lines: list[JobLine], now: float) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(box=None, pad_edge=False)
-    for column in ("JOB", "QUEUE", "STATE", "WORKERS", "AGE", "STEP", "LAST RESIZE", "WHY IT WAITS"):
-        table.add_column(column, overflow="fold")
-    for line in lines:
-        size = f"{line.workers}" if len(line.sizes) == 1 else f"{line.workers} of {line.sizes[0]}-{line.sizes[-1]}"
-        table.add_row(
+    rows = (
+        (
             line.job,
             line.queue,
             line.state,
-            size + (" (held)" if line.held_until else ""),
+            _size(line),
             _age(now - line.since),
             "-" if line.step is None else f"{line.step}/{line.total_steps}",
             line.last_resize or "-",
             line.waits or "",
         )
-    console = Console()
-    Console(width=None if console.is_terminal else 200).print(table, highlight=False)
+        for line in lines
+    )
+    print_table(("JOB", "QUEUE", "STATE", "WORKERS", "AGE", "STEP", "LAST RESIZE", "WHY IT WAITS"), rows)
+
+
+def _size(line: JobLine) -> str:
+    size = f"{line.workers}" if len(line.sizes) == 1 else f"{line.workers} of {line.sizes[0]}-{line.sizes[-1]}"
+    return size + (" (held)" if line.held_until else "")
 
 
 def _age(seconds: float) -> str:

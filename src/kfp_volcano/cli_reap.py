@@ -46,7 +46,7 @@ def reap(
     """
     from kfp_volcano.volcano.launcher.reaping import reap as look_through  # noqa: PLC0415
 
-    if all_namespaces == (namespace is not None):
+    if all_namespaces == (namespace is not None) or namespace == "":  # an unset variable of a script is not everybody
         raise click.UsageError("say one of --namespace NAME and --all-namespaces")
     told: list[Decision] = []
 

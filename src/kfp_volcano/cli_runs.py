@@ -114,9 +114,10 @@ def _follow(run: Run) -> None:
     if run.ending is Ending.CANCELED:
         _say("the run was terminated")
     if run.ending is Ending.FAILED:
-        failed = run.failures()
-        what = f"failed: {', '.join(failed)}" if failed else "no task says that it failed"
-        _say(f"{what}; their logs: {run.url}, or kubectl logs -l pipeline/runid={run.run_id} -c main")
+        for line in run.last_words():
+            click.echo(f"  | {line}", err=True)
+        failed = ", ".join(run.failures()) or "no task says so"
+        _say(f"failed: {failed}; all logs: {run.url}, or kubectl logs -l pipeline/runid={run.run_id} -c main")
 
 
 def _terminate(run: Run, stop: _Stop) -> None:

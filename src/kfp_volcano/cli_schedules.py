@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_backend import backend_options, pairs
+from kfp_volcano.cli_backend import pairs
+from kfp_volcano.cli_keepers import keeper_options
+from kfp_volcano.cli_tables import print_table
 from kfp_volcano.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kfp_volcano.pipelines.backend.access import Access
-    from kfp_volcano.pipelines.ir import CompiledPipeline
-    from kfp_volcano.schemas.schedule import Change, Scheduled, Schedules, When
+    from kfp_volcano.cli_keepers import Keepers
+    from kfp_volcano.schemas.schedule import Change, Scheduled, When
 
 __all__ = ["schedule"]
 
@@ -26,14 +27,19 @@ __all__ = ["schedule"]
 def schedule() -> None:
     """Pipelines that run again and again: recurring runs of a KFP backend, by name.
 
+    With --kubeconfig or --context, on a cluster without KFP: a TrainingJob, by a Volcano CronJob.
+
     One run of a schedule at a time; what was missed while it was paused, or the backend away, is not made up for.
 
     \b
     Every night:      kfp-volcano schedule create nightly retrain.py --cron "30 2 * * *" --time-zone Asia/Tokyo
     Every six hours:  kfp-volcano schedule create often retrain.py --every 6h --param epochs=20
+    Without KFP:      kfp-volcano schedule create nightly job.yaml --cron "30 2 * * *" --kubeconfig ~/.kube/config
     What there is:    kfp-volcano schedule list
     """
 
+
+_CENTURY_S = 100 * 366 * 86400
 
 name_argument = click.argument("name")
 cron_option = click.option("--cron", metavar="FIELDS", help="minute hour day month weekday; a second may come first.")
@@ -67,7 +73,7 @@ pipeline_option = click.option("--pipeline", "which", metavar="NAME", help="Whic
 @account_option
 @pipeline_option
 @backend_zone_option
-@backend_options
+@keeper_options
 def create(
     name: str,
     pipeline: Path,
@@ -82,11 +88,12 @@ def create(
     service_account: str,
     which: str | None,
     backend_time_zone: str,
-    access: Access,
+    keepers: Keepers,
 ) -> None:
     """Have a schedule of this name that runs this pipeline, exactly as said here.
 
-    The same again changes nothing; anything else replaces what is there. PIPELINE is a Python file or compiled IR.
+    The same again changes nothing; anything else replaces what is there. PIPELINE is a Python file or compiled IR; with
+    --kubeconfig a TrainingJob, whose namespace the schedule is in.
 
     \b
     Example: kfp-volcano schedule create nightly pipelines/scheduled_retraining.py --cron "30 2 * * *"
@@ -96,14 +103,17 @@ def create(
     when = _when(cron, every)
     if when is None:
         raise click.UsageError("say when: --cron or --every")
-    ir = _compiled(pipeline, which)
-    keeper = _keeper(access, experiment=experiment, service_account=service_account, backend_zone=backend_time_zone)
+    keepers.only_a_backend_knows("experiment", "service_account", "which", "backend_time_zone")
+    work = keepers.work(pipeline, which)
+    keeper = keepers.keeper(
+        work.namespace, experiment=experiment, service_account=service_account, backend_zone=backend_time_zone
+    )
     wanted = Schedule(
         name=name,
         when=when,
         time_zone=time_zone or "UTC",
-        work=ir.text,
-        parameters=ir.arguments(params),
+        work=work.text,
+        parameters=work.arguments(params),
         enabled=not paused,
         catch_up=catch_up,
     )
@@ -121,7 +131,7 @@ def create(
 @account_option
 @pipeline_option
 @backend_zone_option
-@backend_options
+@keeper_options
 def update(
     name: str,
     *,
@@ -134,7 +144,7 @@ def update(
     service_account: str,
     which: str | None,
     backend_time_zone: str,
-    access: Access,
+    keepers: Keepers,
 ) -> None:
     """Change some of a schedule; what is not named stays as it is.
 
@@ -143,11 +153,15 @@ def update(
     """
     from kfp_volcano.schemas.schedule import Changes  # noqa: PLC0415
 
-    keeper = _keeper(access, service_account=service_account, backend_zone=backend_time_zone)
+    keepers.only_a_backend_knows("service_account", "which", "backend_time_zone")
+    work = keepers.work(pipeline, which) if pipeline else None
+    keeper = keepers.keeper(
+        work.namespace if work else "", service_account=service_account, backend_zone=backend_time_zone
+    )
     changes = Changes(
         when=_when(cron, every),
         time_zone=time_zone,
-        work=_compiled(pipeline, which).text if pipeline else None,
+        work=work.text if work else None,
         parameters=params or None,
         catch_up=catch_up,
     )
@@ -156,39 +170,39 @@ def update(
 
 @schedule.command()
 @name_argument
-@backend_options
-def pause(name: str, *, access: Access) -> None:
+@keeper_options
+def pause(name: str, *, keepers: Keepers) -> None:
     """Start no more runs of a schedule; one that runs is left alone."""
-    _said(name, _keeper(access).pause(name))
+    _said(name, keepers.keeper().pause(name))
 
 
 @schedule.command()
 @name_argument
 @backend_zone_option
-@backend_options
-def resume(name: str, *, backend_time_zone: str, access: Access) -> None:
+@keeper_options
+def resume(name: str, *, backend_time_zone: str, keepers: Keepers) -> None:
     """Start runs of a schedule again, when they are due."""
-    _said(name, _keeper(access, backend_zone=backend_time_zone).resume(name))
+    _said(name, keepers.keeper(backend_zone=backend_time_zone).resume(name))
 
 
 @schedule.command()
 @name_argument
-@backend_options
-def delete(name: str, *, access: Access) -> None:
+@keeper_options
+def delete(name: str, *, keepers: Keepers) -> None:
     """Have no such schedule; a run of it that runs is left alone."""
-    _said(name, _keeper(access).delete(name))
+    _said(name, keepers.keeper().delete(name))
 
 
 @schedule.command("list")
 @click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", show_default=True)
-@backend_options
-def list_(*, output: str, access: Access) -> None:
+@keeper_options
+def list_(*, output: str, keepers: Keepers) -> None:
     """List the schedules that kfp-volcano has made.
 
     \b
     Example: kfp-volcano schedule list -o json
     """
-    found = _keeper(access).scheduled()
+    found = keepers.keeper().scheduled()
     if output == "json":
         plain = [{**asdict(each), "parameters": dict(each.parameters)} for each in found]
         click.echo(json.dumps(plain, indent=2, default=lambda moment: moment.isoformat()))
@@ -196,19 +210,6 @@ def list_(*, output: str, access: Access) -> None:
         _show(found)
     else:
         click.echo("no schedules", err=True)
-
-
-def _keeper(access: Access, **options: Any) -> Schedules:
-    from kfp_volcano.pipelines.backend.recurring import RecurringRuns  # noqa: PLC0415
-    from kfp_volcano.pipelines.client import Client  # noqa: PLC0415
-
-    return RecurringRuns(Client.of(access).connection, tell=lambda line: click.echo(line, err=True), **options)
-
-
-def _compiled(pipeline: Path, which: str | None) -> CompiledPipeline:
-    from kfp_volcano.pipelines.ir import compiled  # noqa: PLC0415
-
-    return compiled(pipeline, name=which)
 
 
 def _when(cron: str | None, every: str | None) -> When | None:
@@ -226,8 +227,8 @@ def _when(cron: str | None, every: str | None) -> When | None:
         seconds = duration(every)
     except ValueError as error:
         raise SpecError(f"{every!r} is no duration, such as 30m, 6h or 7d", source="--every") from error
-    if seconds < 1 or not float(seconds).is_integer():
-        raise SpecError(f"{every!r} is not a whole number of seconds, at least one", source="--every")
+    if not 1 <= seconds <= _CENTURY_S or not float(seconds).is_integer():
+        raise SpecError(f"{every!r} is not a whole number of seconds, from one to a century", source="--every")
     return Every(int(seconds))
 
 
@@ -236,14 +237,15 @@ def _said(name: str, change: Change) -> None:
 
 
 def _show(found: Sequence[Scheduled]) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(box=None, pad_edge=False)
-    for column in ("SCHEDULE", "STATE", "WHEN", "RUNS", "LAST RUN", "NOTE"):
-        table.add_column(column, overflow="fold")
-    for each in found:
-        last = f"{each.last:%Y-%m-%d %H:%M} {each.state}" if each.last else "-"
-        table.add_row(each.name, "enabled" if each.enabled else "paused", each.when, each.work, last, each.note)
-    console = Console()
-    Console(width=None if console.is_terminal else 200).print(table, highlight=False)
+    rows = (
+        (
+            each.name,
+            "enabled" if each.enabled else "paused",
+            each.when,
+            each.work,
+            f"{each.last:%Y-%m-%d %H:%M} {each.state}" if each.last else "-",
+            each.note,
+        )
+        for each in found
+    )
+    print_table(("SCHEDULE", "STATE", "WHEN", "RUNS", "LAST RUN", "NOTE"), rows)

@@ -105,6 +105,31 @@ def test_a_command_that_is_told_to_stop_deletes_its_job(cluster, spec, told):
     assert cluster.list("Pod")[0] == []
 
 
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_told_to_stop_while_it_creates_its_job_deletes_it(cluster, spec, told, monkeypatch):
+    """Nobody would know of a Job whose name was not printed yet."""
+    create = cluster.create
+
+    def interrupted(manifest):
+        made = create(manifest)
+        if manifest["kind"] == "Job":
+            signal.raise_signal(told)
+        return made
+
+    monkeypatch.setattr(cluster, "create", interrupted)
+    done = run("submit", spec("sleep 600"), *RUN)
+    assert done.exit_code == 130
+    assert cluster.list("Job")[0] == []
+
+
+def test_a_job_that_is_not_there_is_named(cluster):
+    """With its namespace, which is `default` where none was said, and where to look."""
+    done = run("cancel", "train-1")
+    assert done.exit_code == 3
+    assert "no Job default/train-1" in done.stderr
+    assert "jobs list" in done.stderr
+
+
 def test_what_was_detached_is_taken_up_by_its_run_id(cluster, spec):
     """The Job's name is the output; submitting again with the same id follows that Job."""
     path = spec("sleep 1; echo over")

@@ -85,6 +85,7 @@ def test_a_schedule_s_life(schedule: Callable[..., Result], api: KfpApi):
         (("create", "x", "PIPELINE", "--cron", "61 2 * * *"), 2, "minute '61'"),
         (("create", "x", "PIPELINE", "--every", "often"), 2, "no duration"),
         (("create", "x", "PIPELINE", "--every", "1.5s"), 2, "whole number"),
+        (("create", "x", "PIPELINE", "--every", "9" * 30 + "d"), 2, "a century"),
         (("create", "x", "PIPELINE", "--every", "1h", "--param", "epoch=1"), 2, "no such parameter"),
         (
             ("create", "x", "PIPELINE", "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin"),

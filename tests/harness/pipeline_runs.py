@@ -14,7 +14,7 @@ from kfp_volcano.volcano.launcher.workflows import RUN_ID_LABEL
 from kfp_volcano.volcano.manifests.job import job_manifest
 from kfp_volcano.volcano.model.objects import time_text
 
-__all__ = ["NS", "RUNS", "Refusing", "World", "job_of"]
+__all__ = ["NS", "RUNS", "SPEC", "Refusing", "World", "job_of"]
 
 NOW = 1_800_000_000.0
 NS = "vision"

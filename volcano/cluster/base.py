@@ -40,6 +40,7 @@ KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind("Job", "batch.volcano.sh/v1alpha1", "jobs"),
+        Kind("CronJob", "batch.volcano.sh/v1alpha1", "cronjobs"),
         Kind("PodGroup", "scheduling.volcano.sh/v1beta1", "podgroups"),
         Kind("Queue", "scheduling.volcano.sh/v1beta1", "queues", namespaced=False),
         Kind("Command", "bus.volcano.sh/v1alpha1", "commands"),

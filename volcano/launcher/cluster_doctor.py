@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kfp_volcano.errors import ForbiddenError, UnavailableError
-from kfp_volcano.schemas.names import GPU, surplus_priority
+from kfp_volcano.errors import ForbiddenError, NotFoundError, UnavailableError
+from kfp_volcano.schemas.names import COORDINATOR_ACCOUNT, GPU, surplus_priority
 from kfp_volcano.volcano.cluster.base import KINDS
 from kfp_volcano.volcano.cluster.kubernetes.discovery import Discovery
 from kfp_volcano.volcano.cluster.kubernetes.refusals import INSTALL, rule
 from kfp_volcano.volcano.cluster.kubernetes.request import Request
 from kfp_volcano.volcano.cluster.preflight import usable_queues
 from kfp_volcano.volcano.launcher.doctor import Finding
-from kfp_volcano.volcano.launcher.permissions import STEPS, Need
+from kfp_volcano.volcano.launcher.permissions import COORDINATOR, STEPS, Need
 from kfp_volcano.volcano.model.objects import key_of
 from kfp_volcano.volcano.model.resources import format_quantity, resources
 
@@ -44,6 +44,11 @@ def examine_cluster(cluster: KubernetesCluster, namespace: str, account: str | N
     """
     discovery = Discovery(cluster.api)
     yield _version(discovery)
+    there = _visible("namespace", lambda _: _namespace(cluster, namespace), cluster)
+    yield there
+    usable = there.ok or not there.required  # who may not see it may still work in it
+    if account and usable:
+        yield _visible("account", lambda _: _account(cluster, namespace, account), cluster)
     absent = [KINDS[name] for name in _KINDS if not discovery.serves(KINDS[name])]
     if absent:
         names = ", ".join(f"{kind.plural}.{kind.api_version.partition('/')[0]}" for kind in absent)
@@ -52,13 +57,16 @@ def examine_cluster(cluster: KubernetesCluster, namespace: str, account: str | N
         yield Finding("volcano's CRDs", ", ".join(_KINDS), ok=True)
         yield _visible("volcano", _volcano, cluster)
         yield _visible("queues", _queues, cluster)
-        yield _visible("admission", lambda _: _admission(discovery, namespace), cluster)
+        if usable:
+            yield _visible("admission", lambda _: _admission(discovery, namespace), cluster)
     yield _visible("priorities", _priorities, cluster)
     yield _visible("gpus", _gpus, cluster)
     served = discovery.serves(KINDS["ResourceClaimTemplate"])
     remedy = "joint devices by claims need Kubernetes 1.34 or newer"
     yield Finding("device claims", "served" if served else "not served", served, remedy, required=False)
     yield from _permissions(discovery, namespace, account)
+    if account and usable:
+        yield _visible("autoscaler", lambda _: _autoscaler(cluster, discovery, namespace), cluster)
 
 
 def _visible(what: str, check: Callable[[KubernetesCluster], Finding], cluster: KubernetesCluster) -> Finding:
@@ -73,6 +81,25 @@ def _version(discovery: Discovery) -> Finding:
     found = discovery.version()
     oldest = ".".join(map(str, _OLDEST_KUBERNETES))
     return Finding("kubernetes", found, _numbers(found) >= _OLDEST_KUBERNETES, f"use Kubernetes {oldest} or newer")
+
+
+def _namespace(cluster: KubernetesCluster, name: str) -> Finding:
+    try:
+        found = cluster.get("Namespace", name)
+    except NotFoundError:
+        return Finding("namespace", f"no {name}", ok=False, remedy=f"kubectl create namespace {name}")
+    phase = str((found.get("status") or {}).get("phase", "Active"))
+    remedy = "it is being deleted: nothing can be created in it"
+    return Finding("namespace", name if phase == "Active" else f"{name} is {phase}", phase == "Active", remedy)
+
+
+def _account(cluster: KubernetesCluster, namespace: str, name: str) -> Finding:
+    try:
+        cluster.get("ServiceAccount", name, namespace)
+    except NotFoundError:
+        remedy = f"kubectl -n {namespace} create serviceaccount {name}, or say the one that the pipeline's steps run as"
+        return Finding("account", f"no {namespace}/{name}", ok=False, remedy=remedy)
+    return Finding("account", f"{namespace}/{name}", ok=True)
 
 
 def _volcano(cluster: KubernetesCluster) -> Finding:
@@ -136,7 +163,8 @@ def _priorities(cluster: KubernetesCluster) -> Finding:
 
 def _gpus(cluster: KubernetesCluster) -> Finding:
     amounts = [resources((node.get("status") or {}).get("allocatable")).get(GPU, 0) for node in cluster.list("Node")[0]]
-    found = f"{format_quantity(sum(amounts))} {GPU} on {sum(map(bool, amounts))} nodes"
+    count = sum(map(bool, amounts))
+    found = f"{format_quantity(sum(amounts))} {GPU} on {count} node{'' if count == 1 else 's'}"
     return Finding("gpus", found, any(amounts), "install the device plugin of your GPUs", required=False)
 
 
@@ -148,6 +176,22 @@ def _permissions(discovery: Discovery, namespace: str, account: str | None) -> I
         rules = [text for need in needs for text in _missing(discovery, need, namespace, who)]
         found = "all" if not rules else f"{len(rules)} missing"
         yield Finding(what, found, not rules, "".join(f"\n    {text}" for text in rules), required=required)
+
+
+def _autoscaler(cluster: KubernetesCluster, discovery: Discovery, namespace: str) -> Finding:
+    """Whether coordinator pods would find an account with which they can resize Jobs."""
+    remedy = "bind it as deploy/ does; without it Jobs train, and are resized by hand"
+    try:
+        cluster.get("ServiceAccount", COORDINATOR_ACCOUNT, namespace)
+    except NotFoundError:
+        found = f"no account {namespace}/{COORDINATOR_ACCOUNT}"
+        return Finding("autoscaler", found, ok=False, remedy=remedy, required=False)
+    who = f"{namespace}/{COORDINATOR_ACCOUNT}"
+    needs = [need for need in COORDINATOR if need.where != "system"]
+    rules = [text for need in needs for text in _missing(discovery, need, namespace, who)]
+    found = f"{COORDINATOR_ACCOUNT} may do all" if not rules else f"{COORDINATOR_ACCOUNT} lacks {len(rules)} rules"
+    remedy += "".join(f"\n    {text}" for text in rules)
+    return Finding("autoscaler", found, not rules, remedy, required=False)
 
 
 def _missing(discovery: Discovery, need: Need, namespace: str, who: str | None) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +17,9 @@ from kfp_volcano.volcano.launcher.result import build_result
 if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["FinalModel", "final_model", "gather"]
+__all__ = ["FINAL", "FinalModel", "final_model", "gather"]
 
-_FINAL = "final"
+FINAL = "final"
 """The folder of the final model in the Job's own."""
 
 
@@ -38,18 +39,17 @@ class FinalModel:
     """The folder as this process sees it."""
 
     @property
-    def place(self) -> Path:
-        """Where the files are for whoever mounts the claim where workers do."""
-        return self.here or Path(MOUNT_PATH) / self.folder
-
-    @property
     def metadata(self) -> dict[str, Any]:
-        """What the artifact says of itself, wherever its files are."""
+        """What the artifact says of itself; `path` is for whoever mounts the claim where workers do.
+
+        Texts and numbers alone: a list comes back from a backend's store as `{"list": …}`.
+        """
         return {
             "namespace": self.namespace,
             "claim": self.claim,
             "folder": self.folder,
-            "files": list(self.files),
+            "path": str(self.here or Path(MOUNT_PATH) / self.folder),
+            "files": ", ".join(self.files),
             "size": self.size,
         }
 
@@ -57,6 +57,15 @@ class FinalModel:
         """Copy the files, which are mounted here."""
         assert self.here is not None  # noqa: S101  # whoever copies has looked
         shutil.copytree(self.here, destination, dirs_exist_ok=True)
+
+    def point(self, destination: Path) -> None:
+        """Write where the files are instead: `location.json`.
+
+        An artifact has to have a file in KFP's store. Its launcher downloads what later steps are given, and fails on
+        a URI of anything else (backend/src/v2/component/launcher_v2.go, fetchNonDefaultBuckets).
+        """
+        destination.mkdir(parents=True, exist_ok=True)
+        (destination / "location.json").write_text(json.dumps(self.metadata, indent=2), encoding="utf-8")
 
 
 def gather(cluster: Cluster, job: Manifest, *, started_at: float, ended_at: float) -> dict[str, Any]:
@@ -92,11 +101,11 @@ def final_model(cluster: Cluster, job: Manifest) -> FinalModel | None:
         return None
     live = spec.elasticity.strategy == "live"
     name = job["metadata"]["name"]
-    model = FinalModel(namespace=spec.namespace, claim=spec.checkpoint.volume, folder=f"{name}/{_FINAL}")
+    model = FinalModel(namespace=spec.namespace, claim=spec.checkpoint.volume, folder=f"{name}/{FINAL}")
     folder = job_folder(cluster, job)
     if folder is None:
         return model if live else None
-    final = folder / _FINAL
+    final = folder / FINAL
     if final_manifest(folder) is None:
         if live:
             raise JobFailedError(f"the training wrote no final model to {final}")

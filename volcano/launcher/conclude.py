@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.autoscaler.moving import release_expired
-from kfp_volcano.errors import NotFoundError
+from kfp_volcano.errors import ConflictError, NotFoundError
 from kfp_volcano.volcano.launcher.collect import gather
 from kfp_volcano.volcano.launcher.folder import job_folder
 from kfp_volcano.volcano.launcher.report import write_report
@@ -33,6 +33,8 @@ def conclude(
     """
     try:
         result = gather(cluster, job, started_at=started_at, ended_at=now)
+        if not job_state(job).final:
+            result["reason"] = "its run ended first"
         write_report(out, result)
         folder = job_folder(cluster, job) if with_ledgers else None
         if folder is not None:
@@ -56,7 +58,8 @@ def clean_up(cluster: Cluster, job: Manifest) -> bool:
     if job_state(job) is JobState.SUCCEEDED:
         return False
     try:
-        cluster.delete("Job", job["metadata"]["name"], job["metadata"]["namespace"])
-    except NotFoundError:
+        metadata = job["metadata"]
+        cluster.delete("Job", metadata["name"], metadata["namespace"], uid=metadata["uid"])
+    except (NotFoundError, ConflictError):
         return False
     return True

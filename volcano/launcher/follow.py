@@ -6,13 +6,11 @@ import uuid
 from typing import TYPE_CHECKING, Literal
 
 from kfp_volcano.elastic.autoscaler.commands import command
+from kfp_volcano.elastic.autoscaler.contracts import progress_of
 from kfp_volcano.elastic.autoscaler.execution import execute, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.elastic.autoscaler.limits import limits, overdue
 from kfp_volcano.errors import ConflictError, JobFailedError, NotFoundError, UnavailableError
-from kfp_volcano.schemas.names import PROGRESS
-from kfp_volcano.schemas.records import Progress, parse
-from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.launcher.complaints import Complaints
 from kfp_volcano.volcano.launcher.ending import Failures, explain_failure
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kfp_volcano.elastic.autoscaler.limits import Limit
-    from kfp_volcano.schemas.records import ResizeRequest
+    from kfp_volcano.schemas.records import Progress, ResizeRequest
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
     from kfp_volcano.volcano.launcher.reference import JobRef
 
@@ -219,7 +217,7 @@ class _Told:
         self._say = say
         self._state: JobState | None = None
         self._why: str | None = None
-        self._progress: str | None = None
+        self._progress: Progress | None = None
 
     def tell(self, job: Manifest, why: str | None) -> None:
         state = job_state(job)
@@ -230,10 +228,10 @@ class _Told:
             self._why = why
             if why:
                 self._say(f"it waits: {why}")
-        text = annotation(job, PROGRESS)
-        if text and text != self._progress:
-            self._progress = text
-            self._say(describe_progress(parse(Progress, text)))
+        progress = progress_of(job)
+        if progress and progress != self._progress:
+            self._progress = progress
+            self._say(describe_progress(progress))
 
 
 def describe_progress(progress: Progress) -> str:

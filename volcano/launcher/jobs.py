@@ -11,11 +11,12 @@ from kfp_volcano.elastic.autoscaler.contracts import answered, hold_of, latest_o
 from kfp_volcano.elastic.autoscaler.resizing import request_patch
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, SpecError
-from kfp_volcano.schemas.names import CORE, ELASTIC, HOLD, OWNER
+from kfp_volcano.schemas.names import HOLD, OWNER
 from kfp_volcano.schemas.records import Hold, ResizeRequest, dump
 from kfp_volcano.volcano.cluster.annotations import annotation, annotation_patch
 from kfp_volcano.volcano.launcher.reference import JobRef
 from kfp_volcano.volcano.launcher.waiting import explain_wait
+from kfp_volcano.volcano.manifests.resize import workers
 from kfp_volcano.volcano.manifests.status import job_state
 from kfp_volcano.volcano.model.objects import is_owned_by, parse_time
 
@@ -89,9 +90,7 @@ def _line(job: Manifest, groups: list[Manifest], queues: list[Manifest], now: fl
 
 def workers_of(job: Manifest) -> int:
     """How many workers a Job asks for now."""
-    tasks = job["spec"].get("tasks") or ()
-    sized = [task for task in tasks if task["name"] in {CORE, ELASTIC}]
-    return sum(int(task.get("replicas", 1)) for task in sized or tasks)
+    return workers(job) or sum(int(task.get("replicas", 1)) for task in job["spec"]["tasks"])
 
 
 def ask_for(cluster: Cluster, ref: JobRef, size: int, *, by: str, why: str, request_id: str, now: float) -> bool:
@@ -179,7 +178,5 @@ def cancel(cluster: Cluster, job: Manifest, *, patience_s: float = 60.0) -> bool
         left = deadline - time.monotonic()
         if left <= 0:
             return False
-        try:
+        with suppress(ConflictError):  # the version is too old by now: list again
             next(iter(cluster.watch("Pod", ref.namespace, resource_version=version, timeout_s=left)), None)
-        except ConflictError:
-            continue  # the version is too old by now: list again

@@ -43,7 +43,7 @@ STEPS = (
     Need("Event", ("list",), "tell what the cluster complains of", required=False),
     Need("ResourceQuota", ("list",), "check quotas before submitting", required=False),
     Need("PersistentVolumeClaim", ("get",), "check volumes before submitting", required=False),
-    Need("ServiceAccount", ("get",), "check the pods' accounts before submitting", required=False),
+    Need("ServiceAccount", ("get",), "find the account of coordinator pods, check those of others", required=False),
     Need("Queue", ("list",), "check the queue before submitting", where="everywhere", required=False),
     Need("PriorityClass", ("list",), "check the priority before submitting", where="everywhere", required=False),
     Need("Node", ("list",), "start with the workers that fit", where="everywhere", required=False),

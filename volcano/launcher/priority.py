@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kfp_volcano.errors import ConflictError
 from kfp_volcano.volcano.manifests.priority import priority_change
 from kfp_volcano.volcano.model.objects import is_owned_by
 
@@ -50,4 +52,5 @@ def followed(cluster: Cluster, name: str, namespace: str, to: str, *, patience_s
         left = deadline - time.monotonic()
         if left <= 0:
             return False
-        next(iter(cluster.watch("PodGroup", namespace, resource_version=version, timeout_s=left)), None)
+        with suppress(ConflictError):  # the version is too old by now: list again
+            next(iter(cluster.watch("PodGroup", namespace, resource_version=version, timeout_s=left)), None)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from kfp_volcano.elastic.autoscaler.contracts import read
 from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError
-from kfp_volcano.schemas.names import OWNER
-from kfp_volcano.schemas.records import Owner, parse
+from kfp_volcano.schemas.names import MANAGED_LABEL, MANAGER, OWNER
+from kfp_volcano.schemas.records import Owner
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.launcher.leftovers import job_of, left_behind, read_leftovers
-from kfp_volcano.volcano.launcher.workflows import read_runs
+from kfp_volcano.volcano.launcher.workflows import read_run
 from kfp_volcano.volcano.manifests.status import JobState, job_state
 from kfp_volcano.volcano.model.objects import parse_time
 
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
-    from kfp_volcano.volcano.launcher.workflows import Runs
+    from kfp_volcano.volcano.launcher.workflows import Run
 
 __all__ = ["Decision", "decide", "reap"]
 
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """KFP's run ids; those of runs on a machine are not of this form."""
 _PIPELINE_STEP = "submit"
-"""The step of pipelines that creates Jobs (`steps.create_job`)."""
+"""The step of pipelines that creates Jobs on the cluster it is on itself (`steps.create_job`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +76,7 @@ def reap(
     been removed by then is left for the next time.
     """
     leftovers = read_leftovers(cluster, namespace)
-    jobs, _ = cluster.list("Job", namespace)
-    runs = read_runs(cluster, namespace)
+    jobs, _ = cluster.list("Job", namespace, {MANAGED_LABEL: MANAGER})
     decisions = []
 
     def conclude(found: Manifest, decision: Decision, still: Callable[[], bool]) -> None:
@@ -85,32 +86,36 @@ def reap(
         tell(decision)
 
     for job in jobs:
-        decision = decide(job, runs, clock())
+        decision = _decided(cluster, job, namespace, clock())
         if decision is not None:
-            conclude(job, decision, lambda job=job: _is_still_over(cluster, job, namespace, clock()))  # type: ignore[misc]
+            conclude(job, decision, partial(_is_still_over, cluster, job, namespace, clock))
     names = {(job["metadata"]["namespace"], job["metadata"]["name"]) for job in jobs}
     for each, why in _useless(leftovers, names, clock()):
-        conclude(each, _decision(each, "remove", why), lambda each=each: _has_no_job(cluster, each))  # type: ignore[misc]
+        conclude(each, _decision(each, "remove", why), partial(_has_no_job, cluster, each))
     return decisions
 
 
-def decide(job: Manifest, runs: Runs, now: float) -> Decision | None:
-    """What becomes of a Job; None for one that is not ours."""
-    text = annotation(job, OWNER)
-    if text is None:
-        return None
+def decide(job: Manifest, run: Run | None, now: float) -> Decision:
+    """What becomes of a Job that was made by a pipeline run, or by none."""
     if job["metadata"].get("deletionTimestamp"):
         return _decision(job, "keep", "it is being deleted")
-    owner = parse(Owner, text)
-    workflow = _owning_workflow(job)
-    if not workflow and not (owner.step == _PIPELINE_STEP and _RUN_ID.fullmatch(owner.run_id)):
-        return _decision(job, "keep", "no pipeline run made it: whoever did ends it")
-    over, why = runs.ended(owner.run_id, job["metadata"]["namespace"] if workflow else "", now)
+    if run is None:
+        return _decision(job, "keep", "no pipeline run of this cluster made it: whoever did ends it")
+    over, why = run.ended(job["metadata"]["namespace"] if _owning_workflow(job) else "", now)
     if not over:
         return _decision(job, "keep", why)
     if job_state(job) is JobState.SUCCEEDED and not _outlived(job, now):
         return _decision(job, "keep", f"it has succeeded, and stays for its time to live; {why}")
     return _decision(job, "remove", why)
+
+
+def _decided(cluster: Cluster, job: Manifest, namespace: str, now: float) -> Decision | None:
+    """The decision about a Job by what can be seen of its run at this moment; None for one that is not ours."""
+    owner = read(Owner, annotation(job, OWNER))
+    if owner is None:
+        return None
+    piped = owner.step == _PIPELINE_STEP and _RUN_ID.fullmatch(owner.run_id)
+    return decide(job, read_run(cluster, owner.run_id, namespace) if piped else None, now)
 
 
 def _owning_workflow(job: Manifest) -> bool:
@@ -147,13 +152,12 @@ def _remove(cluster: Cluster, found: Manifest, decision: Decision, still: Callab
     return replace(decision, what="removed")
 
 
-def _is_still_over(cluster: Cluster, job: Manifest, namespace: str, now: float) -> bool:
+def _is_still_over(cluster: Cluster, job: Manifest, namespace: str, clock: Callable[[], float]) -> bool:
     """Whether the Job is still the one that was read, and its run is over still. Raises NotFoundError if it is gone."""
     fresh = cluster.get("Job", job["metadata"]["name"], job["metadata"]["namespace"])
     if fresh["metadata"]["uid"] != job["metadata"]["uid"]:
         return False
-    run_id = parse(Owner, annotation(fresh, OWNER) or "{}").run_id
-    again = decide(fresh, read_runs(cluster, namespace, run_id), now)
+    again = _decided(cluster, fresh, namespace, clock())
     return again is not None and again.what == "remove"
 
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kfp_volcano.errors import SpecError
+from kfp_volcano.errors import NotFoundError, SpecError
 from kfp_volcano.schemas.names import ENV_RUN_ID
 
 if TYPE_CHECKING:
@@ -40,7 +40,12 @@ class JobRef:
 
     def read(self, cluster: Cluster) -> Manifest:
         """The Job object. Raises NotFoundError."""
-        return cluster.get("Job", self.name, self.namespace)
+        try:
+            return cluster.get("Job", self.name, self.namespace)
+        except NotFoundError:
+            raise NotFoundError(
+                f"there is no Job {self}; kfp-volcano jobs list --all-namespaces shows those that are"
+            ) from None
 
 
 def effective_run_id(run_id: str) -> str:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.autoscaler.contracts import read_list
 from kfp_volcano.errors import ClusterError, ConflictError, KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas.names import ENV_OUT, STEPS
-from kfp_volcano.schemas.records import StepRecord, dump, parse_list
+from kfp_volcano.schemas.records import StepRecord, dump
 from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
 
 if TYPE_CHECKING:
@@ -71,19 +72,28 @@ def recorded(cluster: Cluster, ref: JobRef, name: str) -> Iterator[Recording]:
         recording.outcome = "Failed"
         raise
     finally:
-        with suppress(ClusterError):  # the Job may be gone, its time to live being over
+        try:
             record_step(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
+        except ClusterError as error:  # the Job may be gone, its time to live being over
+            say(f"{name} has ended, but that could not be noted on its Job: {error}")
 
 
 def record_step(
-    cluster: Cluster, ref: JobRef, name: str, outcome: str, started_at: float, *, ended_at: float | None = None
+    cluster: Cluster,
+    ref: JobRef,
+    name: str,
+    outcome: str,
+    started_at: float,
+    *,
+    ended_at: float | None = None,
+    saw: str = "",
 ) -> None:
     """Write on the Job how a step stands; a further word on the same attempt replaces the first."""
     attempt = int(os.environ.get("KFP_RETRY_INDEX") or 0)
-    entry = StepRecord(name=name, attempt=attempt, outcome=outcome, started_at=started_at, ended_at=ended_at)
+    entry = StepRecord(name=name, attempt=attempt, outcome=outcome, started_at=started_at, ended_at=ended_at, saw=saw)
 
     def change(text: str | None) -> str:
-        records = parse_list(StepRecord, text)
+        records = read_list(StepRecord, text)
         for index, record in enumerate(records):
             if (record.name, record.attempt) == (name, attempt):
                 records[index] = replace(entry, started_at=record.started_at)
@@ -95,5 +105,5 @@ def record_step(
 
 def job_began(job: Manifest) -> float:
     """When the first step of a Job began, Unix seconds."""
-    records = parse_list(StepRecord, annotation(job, STEPS))
+    records = read_list(StepRecord, annotation(job, STEPS))
     return min((record.started_at for record in records), default=time.time())

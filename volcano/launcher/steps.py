@@ -10,21 +10,22 @@ import os
 import time
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.elastic.autoscaler.contracts import progress_of
 from kfp_volcano.elastic.autoscaler.execution import execute, latest_outcome, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
-from kfp_volcano.errors import ConflictError, NotFoundError
+from kfp_volcano.errors import ClusterError, ConflictError, NotFoundError
 from kfp_volcano.platform_files import in_its_pool, resource_profiles
 from kfp_volcano.schemas import template
-from kfp_volcano.schemas.names import ENV_OUT, MOUNT_PATH, PROGRESS
-from kfp_volcano.schemas.records import Phase, Progress
-from kfp_volcano.schemas.records import parse as parse_record
+from kfp_volcano.schemas.names import ENV_OUT, MOUNT_PATH
+from kfp_volcano.schemas.records import Phase
 from kfp_volcano.schemas.validation import parse, training_job
-from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.connect import connect
+from kfp_volcano.volcano.launcher.beginning import failed_at_once
 from kfp_volcano.volcano.launcher.collect import final_model, gather
 from kfp_volcano.volcano.launcher.folder import report_folder
 from kfp_volcano.volcano.launcher.follow import follow
@@ -34,6 +35,7 @@ from kfp_volcano.volcano.launcher.step_record import failing_cleanly, job_began,
 from kfp_volcano.volcano.launcher.submit import submit
 from kfp_volcano.volcano.launcher.termination import ended_with_its_run
 from kfp_volcano.volcano.manifests.convert.task_config import with_task_config
+from kfp_volcano.volcano.manifests.status import JobState, job_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,8 +59,6 @@ class Figures:
     metrics: dict[str, float]
     metadata: dict[str, Any]
     json: str
-    place: str | None
-    """Where the model is, if not where the step was told to put it."""
 
 
 def submit_step(
@@ -70,11 +70,12 @@ def submit_step(
     part: Sequence[str] = (),
     task_config: Mapping[str, Any] | None = None,
     volume: str = "",
+    followed: bool = False,
 ) -> str:
     """Fill in the spec, check it whole, create or adopt the Job; returns namespace/name.
 
-    `part` says which of the run's trainings it is, `task_config` what the KFP task wants for the workers, and `volume`
-    which claim the steps after this one mount.
+    `part` says which of the run's trainings it is, `task_config` what the KFP task wants for the workers, `volume`
+    which claim the steps after this one mount, and `followed` that this very step follows the Job from here on.
     """
     with failing_cleanly("submit"):
         cluster = connect(patience_s=PATIENCE_S)
@@ -85,15 +86,24 @@ def submit_step(
         if task_config:
             wire, source = with_task_config(wire, task_config), "the TrainingJob with the task's settings"
             job = training_job(wire, source=source, profiles=profiles)
-        return str(create_job(cluster, job, run_id=run_id, part=part, folder=folder, volume=volume))
+        return str(create_job(cluster, job, run_id=run_id, part=part, folder=folder, volume=volume, followed=followed))
 
 
 def create_job(
-    cluster: Cluster, job: TrainingJob, *, run_id: str, part: Sequence[str], folder: str, volume: str
+    cluster: Cluster,
+    job: TrainingJob,
+    *,
+    run_id: str,
+    part: Sequence[str],
+    folder: str,
+    volume: str,
+    followed: bool = False,
 ) -> JobRef:
     """Create or adopt the Job, bound to its pool of GPUs where there are any; take note of it as step `submit`.
 
-    The Job belongs to the pipeline run where that is possible. `volume` is the claim that later steps mount.
+    The Job belongs to the pipeline run where that is possible. `volume` is the claim that later steps mount. On a
+    backend a minute passes before the next step is there: unless the Job is `followed` from here on, its first seconds
+    are looked at.
     """
     started_at = time.time()
     pod, run = cluster.own_pod(), effective_run_id(run_id)
@@ -103,7 +113,7 @@ def create_job(
         in_its_pool(job),
         run_id=run,
         part=part,
-        step="submit",
+        step="submit" if pod else "submit from outside",  # the reaper sees no run that is not on its cluster
         now=started_at,
         folder=folder,
         owner=None if unowned(pod, job.namespace) else run_of(pod),
@@ -114,7 +124,10 @@ def create_job(
     say(f"Job {ref} is in queue {job.queue}")
     for note in filter(None, notes):
         say(note)
-    record_step(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time())
+    saw = "" if pod is None or followed else failed_at_once(cluster, ref, clock=time.monotonic, sleep=time.sleep)
+    if saw:
+        say(saw)
+    record_step(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time(), saw=saw)
     return ref
 
 
@@ -161,7 +174,7 @@ def collect_step(*, job: str, run_id: str, model: str, copy_up_to: int) -> Figur
     """Audit the ledgers and take in the model; returns what to publish.
 
     A model of up to `copy_up_to` bytes is copied to `model`, from where KFP brings it to its store. A larger one stays
-    where it lies, and so does one whose volume is not mounted here.
+    where it lies, and so does one whose volume is not mounted here: then `model` says where.
     """
     with failing_cleanly("collect"):
         cluster, ref = connect(patience_s=PATIENCE_S), JobRef.parse(job)
@@ -172,12 +185,13 @@ def collect_step(*, job: str, run_id: str, model: str, copy_up_to: int) -> Figur
             copied = found is not None and found.here is not None and found.size <= copy_up_to
             if found is not None and copied:
                 found.copy(Path(model))
+            elif found is not None:
+                found.point(Path(model))
             say(_of_model(found, copied=copied))
             if result["duplicates"] or result["missing"]:
                 say(f"WARNING: {result['duplicates']} samples were used twice and {result['missing']} not at all")
-            metadata = {"job": str(ref), "run_id": run_id, **(found.metadata if found else {"files": []})}
-            place = str(found.place) if found and not copied else None
-            return Figures(_numbers(result, manifest), metadata, json.dumps(_brief(result)), place)
+            metadata = {"job": str(ref), "run_id": run_id, **(found.metadata if found else {})}
+            return Figures(_numbers(result, manifest), metadata, json.dumps(_brief(result)))
 
 
 def _of_model(model: FinalModel | None, *, copied: bool) -> str:
@@ -193,8 +207,8 @@ def _of_model(model: FinalModel | None, *, copied: bool) -> str:
             f' metadata.namespace out of the spec, or say volume="{model.claim}" beside it'
         )
     return (
-        f"{stays}: {model.size} bytes are more than copy_up_to. A step reads it at model.path after"
-        f' kubernetes.mount_pvc(step, "{model.claim}", "{MOUNT_PATH}")'
+        f"{stays}: {model.size} bytes are more than copy_up_to. A step reads it at"
+        f' model.metadata["path"] after kubernetes.mount_pvc(step, "{model.claim}", "{MOUNT_PATH}")'
     )
 
 
@@ -203,9 +217,8 @@ def _numbers(result: Mapping[str, Any], job: Manifest) -> dict[str, float]:
     keys = ("accuracy", "samples_seen", "duplicates", "missing", "wall_s")
     numbers = {key: float(result[key]) for key in keys if result[key] is not None}
     numbers["resizes"] = float(len(result["resizes"]))
-    text = annotation(job, PROGRESS)
-    if text and result["samples_seen"] is None:
-        progress = parse_record(Progress, text)
+    progress = progress_of(job)
+    if progress and result["samples_seen"] is None:
         loss = {} if progress.loss is None else {"loss": progress.loss}
         numbers = {**progress.metrics, **loss, "samples": float(progress.samples), **numbers}
     return numbers
@@ -231,9 +244,17 @@ def conclude_step(*, job: str, report: str = "", summary: str = "") -> None:
             return
         kept = os.environ.get(ENV_OUT)
         out = report_folder(Path(kept), ref.name) if kept else Path(mkdtemp(prefix="kfp-volcano-"))
-        result = conclude(
-            cluster, manifest, out=out, started_at=job_began(manifest), now=time.time(), with_ledgers=bool(kept)
-        )
+        try:
+            result = conclude(
+                cluster, manifest, out=out, started_at=job_began(manifest), now=time.time(), with_ledgers=bool(kept)
+            )
+        except (ClusterError, OSError, ValueError) as error:
+            if job_state(manifest) is not JobState.SUCCEEDED:
+                raise
+            words = f"Job {ref} has succeeded, but its report could not be made: {error}"
+            say(words)
+            _publish(report, f"<p>{escape(words)}</p>", summary, f"{words}\n")
+            return
         _publish(report, (out / "report.html").read_text(encoding="utf-8"), summary, summary_markdown(result))
         say(f"report: {out / 'report.html'}" if kept else f"Job {ref} is {result['state']}: reported")
 

@@ -7,12 +7,14 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.autoscaler.contracts import read
 from kfp_volcano.elastic.autoscaler.moving import release_expired
 from kfp_volcano.elastic.autoscaler.observation import observe
 from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, Problem, SpecError
 from kfp_volcano.schemas.names import ENV_CLUSTER, OWNER, job_name
 from kfp_volcano.schemas.records import Owner, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
+from kfp_volcano.volcano.launcher.coordinator_account import give_account
 from kfp_volcano.volcano.manifests.devices import whole_gpus
 from kfp_volcano.volcano.manifests.job import manifests
 from kfp_volcano.volcano.model.objects import reference_to
@@ -72,6 +74,7 @@ def submit(
         workers = affordable_workers(cluster, job, now)
         *_, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=workers)
         _set_folder(manifest, folder)
+        give_account(cluster, job.namespace, manifest["spec"]["tasks"])
         if owner:
             manifest["metadata"]["ownerReferences"] = [owner]
         created = _create_or_adopt(cluster, manifest)
@@ -123,10 +126,9 @@ def _create_for(cluster: Cluster, job: Manifest, manifest: Manifest) -> None:
 
 def _adopt(existing: Manifest, wanted: Manifest) -> Manifest:
     name = f"{existing['metadata']['namespace']}/{existing['metadata']['name']}"
-    text = annotation(existing, OWNER)
-    if text is None:
+    owner, ours = read(Owner, annotation(existing, OWNER)), parse(Owner, annotation(wanted, OWNER) or "{}")
+    if owner is None:
         raise ConflictError(f"Job {name} exists and was not created by kfp-volcano: delete it, or rename the spec")
-    owner, ours = parse(Owner, text), parse(Owner, annotation(wanted, OWNER) or "{}")
     if owner.run_id != ours.run_id:
         raise ConflictError(f"Job {name} belongs to run {owner.run_id}: choose another name for the spec")
     if owner.spec_hash != ours.spec_hash:

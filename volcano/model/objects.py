@@ -26,6 +26,7 @@ __all__ = [
     "container_statuses",
     "controller_of",
     "has_ended",
+    "holds",
     "is_owned_by",
     "key_of",
     "labels_of",
@@ -223,3 +224,12 @@ def time_text(at: float) -> str:
 def parse_time(text: str) -> float:
     """Unix seconds of a time in the API's form."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def holds(found: Any, wanted: Any) -> bool:
+    """Whether an object, or a part of one, is as was asked for, with what the server adds."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return all(key in found and holds(found[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(found, list):
+        return len(wanted) == len(found) and all(map(holds, found, wanted))
+    return bool(found == wanted)

@@ -14,8 +14,8 @@ from kfp_volcano.elastic.autoscaler.loop import STALE_S, QueueAutoscaler, lease_
 from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
-from kfp_volcano.errors import InvalidError, UnavailableError
-from kfp_volcano.schemas.names import HOLD, REQUEST
+from kfp_volcano.errors import ForbiddenError, InvalidError, UnavailableError
+from kfp_volcano.schemas.names import HOLD, REQUEST, SYSTEM_NAMESPACE
 from kfp_volcano.schemas.records import Hold, Phase, ResizeRequest, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
 
@@ -200,13 +200,29 @@ def test_a_shared_autoscaler_goes_first(cluster):
     """While it holds its Lease, the one beside the Job stands aside, and gives back what it had."""
     cluster.submit()
     follow(cluster)
-    scaler = autoscaler(cluster, shared_namespace="kfp-volcano-system")
-    shared = Lease(cluster, "kfp-volcano-system", lease_name("research"), holder="all", clock=lambda: cluster.now)
+    scaler = autoscaler(cluster, shared_namespace=SYSTEM_NAMESPACE)
+    shared = Lease(cluster, SYSTEM_NAMESPACE, lease_name("research"), holder="all", clock=lambda: cluster.now)
     shared.hold()
     scaler.turn()
     assert annotation(cluster.job(), REQUEST) is None
     cluster.now += TERM_S
     scaler.turn()
+    assert request(cluster).to_workers == 8
+
+
+def test_who_may_not_look_for_a_shared_autoscaler_has_none(cluster, monkeypatch):
+    """Where one is installed everybody may look: so the one beside the Job does its work."""
+    cluster.submit()
+    follow(cluster)
+    get = cluster.get
+
+    def guarded(kind, name, namespace=""):
+        if (kind, namespace) == ("Lease", SYSTEM_NAMESPACE):
+            raise ForbiddenError("no")
+        return get(kind, name, namespace)
+
+    monkeypatch.setattr(cluster, "get", guarded)
+    autoscaler(cluster, shared_namespace=SYSTEM_NAMESPACE).turn()
     assert request(cluster).to_workers == 8
 
 

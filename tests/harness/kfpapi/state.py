@@ -49,7 +49,10 @@ class Plot:
     """What becomes of a run: its state from so many seconds after its creation on, and its tasks' states."""
 
     states: list[tuple[float, str]] = field(default_factory=lambda: [(0, "PENDING"), (3, "RUNNING"), (60, "SUCCEEDED")])
-    tasks: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
+    tasks: dict[str, list[tuple[float, str | None]]] = field(default_factory=dict)
+    """A task that is left out has no state."""
+    children: dict[str, list[str]] = field(default_factory=dict)
+    """The nodes below a task."""
     ending_s: float = 20.0
     """From Terminate to the end, which is FAILED (measured: 12 to 42 s)."""
 
@@ -66,6 +69,8 @@ class Backend:
     on_sleep: Callable[[], None] = lambda: None
     """Called whenever the client waits."""
     rows: dict[str, dict[str, Row]] = field(default_factory=lambda: {name: {} for name in KEYS})
+    logs: dict[str, str] = field(default_factory=dict)
+    """Of pods."""
     enabled_history: list[dict[str, int]] = field(default_factory=list)
     """How many recurring runs of each name were enabled, after each request."""
     deleted_with: list[str] = field(default_factory=list)
@@ -218,6 +223,10 @@ class Backend:
         body = {key: recurring[key] for key in kept if key in recurring}
         return str(self._store("runs", "run_id", {**body, "state": "PENDING", "plot": self.plot})["run_id"])
 
+    def log(self, pod: str) -> str | Row:
+        """What a pod printed; where there is none the backend says so with status 200 (server/run_log_server.go)."""
+        return self.logs.get(pod, {"error_message": "Failed to read logs", "error_details": ""})
+
     def note(self) -> None:
         """Keep count, after each request."""
         counts: dict[str, int] = {}
@@ -286,7 +295,9 @@ class Backend:
             if reached:
                 each = "FAILED" if over and reached[-1] not in ENDED else reached[-1]
                 begun = (created + timedelta(seconds=states[0][0])).isoformat()
-                task = {"task_id": f"{row['run_id']}-{at}", "display_name": name, "state": each, "start_time": begun}
+                task = {"task_id": f"{row['run_id']}-{at}", "display_name": name, "start_time": begun}
+                task |= {"state": each} if each else {}
+                task |= {"child_tasks": [{"pod_name": child} for child in plot.children.get(name, ())]}
                 tasks.append({**task, "run_id": row["run_id"], "end_time": "1970-01-01T00:00:00Z"})
         shown = {key: value for key, value in row.items() if key != "plot"}
         shown |= {"state": state, "finished_at": "1970-01-01T00:00:00Z"}

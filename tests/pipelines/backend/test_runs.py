@@ -39,6 +39,7 @@ def test_what_happens_is_told_once_and_in_order(run: Run, backend: Backend):
     """The run's and its tasks' states as they come; not what KFP adds to a task: drivers, executors, attempts."""
     backend.plot.states = [(0, "PENDING"), (3, "RUNNING"), (40, "FAILED")]
     backend.plot.tasks = {
+        "small-x7l2k": [(3, "RUNNING"), (40, "FAILED")],
         "root": [(3, "RUNNING")],
         "root-driver": [(3, "RUNNING"), (4, "SUCCEEDED")],
         "submit-driver": [(5, "SUCCEEDED")],
@@ -47,7 +48,9 @@ def test_what_happens_is_told_once_and_in_order(run: Run, backend: Backend):
         "submit(1)": [(9, "RUNNING"), (12, "SUCCEEDED")],
         "executor": [(6, "RUNNING"), (12, "SUCCEEDED")],
         "train-1": [(20, "RUNNING"), (35, "FAILED")],
+        "collect": [(36, None)],
     }
+    backend.plot.children = {"small-x7l2k": ["small-x7l2k-123"], "root": ["small-x7l2k-124"]}
     assert list(run.follow()) == [
         RunEvent("", "PENDING"),
         RunEvent("", "RUNNING"),
@@ -62,12 +65,54 @@ def test_what_happens_is_told_once_and_in_order(run: Run, backend: Backend):
     assert run.failures() == ["train-1"]
 
 
+def test_a_run_that_failed_is_explained_by_what_its_steps_printed_last(run: Run, backend: Backend):
+    """Of the executors that failed, whichever template they are of; not what KFP prints around a program."""
+    backend.plot.states = [(0, "FAILED")]
+    backend.plot.tasks = {"executor": [(0, "FAILED")], "work": [(0, "FAILED")]}
+    backend.plot.children = {"executor": ["small-x7l2k-77", "small-x7l2k-78"]}
+    backend.logs["small-x7l2k-retry-system-container-impl-78"] = """\
+I1130 17:46:05.842844      15 main.go:67] Setting log level to: '1'
+[KFP Executor 2026-11-30 17:46:06,066 INFO]: Got executor_input:
+{
+    "inputs": {}
+}
+reading
+
+submit: the queue is closed
+E1130 17:46:09.092056      15 launcher_v2.go:449] Component failed to execute successfully: exit status 1
+time="2026-11-30T17:46:09.200Z" level=info msg="sub-process exited"
+"""
+    assert run.last_words() == ["reading", "submit: the queue is closed"]
+    assert run.last_words(1) == ["submit: the queue is closed"]
+    backend.logs["small-x7l2k-retry-system-container-impl-78"] = """\
+I1130 18:02:28.802782      17 main.go:67] Setting log level to: '1'
+E1130 18:02:29.042326      17 launcher_v2.go:449] Component failed: unrecognized uri format
+Error: exit status 1
+"""
+    assert run.last_words() == ["Component failed: unrecognized uri format"]
+    backend.logs.clear()
+    assert run.last_words() == []
+
+
 def test_a_terminated_run_is_not_taken_for_a_failed_one(run: Run, backend: Backend):
     """KFP says FAILED after CANCELING: whoever has seen that says cancelled."""
     assert run.terminate()
     assert list(run.follow()) == [RunEvent("", "CANCELING"), RunEvent("", "FAILED")]
     assert run.ending is Ending.CANCELED
     assert not run.terminate()
+
+
+def test_followed_again_it_goes_on_where_it_was_left(run: Run, backend: Backend):
+    """What was told is not told again."""
+    backend.plot.states = [(0, "PENDING"), (3, "RUNNING"), (9, "SUCCEEDED")]
+    backend.plot.tasks = {"work": [(0, "RUNNING"), (9, "SUCCEEDED")]}
+    first = run.follow()
+    assert [next(first), next(first), next(first)] == [
+        RunEvent("work", "RUNNING"),
+        RunEvent("", "PENDING"),
+        RunEvent("", "RUNNING"),
+    ]
+    assert list(run.follow()) == [RunEvent("work", "SUCCEEDED"), RunEvent("", "SUCCEEDED")]
 
 
 def test_a_run_that_another_terminates_ends_as_cancelled(run: Run, backend: Backend):

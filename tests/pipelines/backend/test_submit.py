@@ -103,6 +103,14 @@ def test_a_backend_that_stays_silent_is_given_up(client: Make, api: KfpApi, back
     assert UnavailableError.exit_code == 3
 
 
+def test_signs_that_a_database_may_not_know_are_pointed_at(client: Make, api: KfpApi, small: CompiledPipeline):
+    """The backend says no more than 500 where its database refuses the pipeline's text."""
+    strange = CompiledPipeline.parse(small.text.replace("name: small", "description: a → b\n  name: small"))
+    api.fault = lambda seen: Refuse(500) if "upload_version" in seen.path else None
+    with pytest.raises(UnavailableError, match="'→'"):
+        client().submit(strange, {"epochs": 1})
+
+
 def test_nobody_there_is_said_with_the_host(backend: Backend, client: Make, api: KfpApi, small: CompiledPipeline):
     """A port on which nothing listens."""
     api.stop()
@@ -176,8 +184,9 @@ def test_what_is_wrong_with_the_access_is_said_at_once(client: Make, monkeypatch
     with pytest.raises(SpecError) as refused:
         client(token_file=tmp_path / "no", ca_cert=tmp_path / "nor-this")
     assert len(refused.value.problems) == 2
-    with pytest.raises(SpecError, match="no URL"):
-        Client("ftp://kfp.example.org")
+    for host in ("ftp://kfp.example.org", "http://", "http://[::1", "http://kfp:port"):
+        with pytest.raises(SpecError, match="no URL"):
+            Client(host)
     with pytest.raises(SpecError, match="no KFP backend is named"):
         Client()
 

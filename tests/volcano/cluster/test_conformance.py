@@ -63,6 +63,18 @@ def test_an_object_is_created_once(cluster: Cluster, namespace: str) -> None:
         cluster.create(config("one", namespace, a="1"))
 
 
+def test_no_name_is_the_name_of_nothing(cluster: Cluster, namespace: str) -> None:
+    """And not of all objects."""
+    cluster.create(config("one", namespace))
+    with pytest.raises(NotFoundError):
+        cluster.get("ConfigMap", "", namespace)
+    with pytest.raises(NotFoundError):
+        cluster.patch("ConfigMap", "", namespace, [{"op": "add", "path": "/data", "value": {}}])
+    with pytest.raises(NotFoundError):
+        cluster.delete("ConfigMap", "", namespace)
+    assert names(cluster.list("ConfigMap", namespace)[0]) == ["one"]
+
+
 def test_only_the_very_object_that_is_meant_is_deleted(cluster: Cluster, namespace: str) -> None:
     """One that has come under the name of another stays."""
     first = cluster.create(config("one", namespace))["metadata"]["uid"]

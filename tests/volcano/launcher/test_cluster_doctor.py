@@ -157,3 +157,20 @@ def test_a_cluster_that_is_not_there_is_exit_code_3(ill: FaultyProxy, tmp_path: 
     result = doctor(ill.kubeconfig(tmp_path))
     assert result.exit_code == 3
     assert "503" in result.stderr
+
+
+def test_a_namespace_that_is_not_there_is_named(administrator: Path) -> None:
+    """With the command that makes it; and the rest is looked at all the same."""
+    result = doctor(administrator, "--namespace", "nowhere", "--service-account", "somebody")
+    assert result.exit_code == 2
+    found = lines(result)
+    assert found["namespace"].startswith("missing")
+    assert "kubectl create namespace nowhere" in found["namespace"]
+    assert "permissions" in found
+
+
+def test_a_service_account_that_is_not_there_is_named(administrator: Path, namespace: str) -> None:
+    """Its permissions would be those of nobody."""
+    result = doctor(administrator, "--namespace", namespace, "--service-account", "nobody")
+    assert result.exit_code == 2
+    assert f"kubectl -n {namespace} create serviceaccount nobody" in lines(result)["account"]

@@ -78,14 +78,15 @@ def test_a_small_model_is_copied_and_a_large_one_stays(cluster: Any, tmp_path: P
     )
     lies = EmbeddedCluster.volume(cluster, "ml", "files") / name / "final"
     assert (tmp_path / "model" / "parts" / "model.pt").exists() is copied
-    assert figures.place == (None if copied else str(lies))
+    assert (tmp_path / "model" / "location.json").exists() is not copied
     assert figures.metadata == {
         "job": f"ml/{name}",
         "run_id": "run",
         "namespace": "ml",
         "claim": "files",
         "folder": f"{name}/final",
-        "files": ["manifest.json", "parts/model.pt"],
+        "path": str(lies),
+        "files": "manifest.json, parts/model.pt",
         "size": 102,
     }
 
@@ -105,7 +106,8 @@ def test_without_the_volume_the_artifact_says_where_the_model_is_and_progress_gi
     made["metadata"]["annotations"][PROGRESS] = dump(progress)
     monkeypatch.setattr("kfp_volcano.volcano.launcher.reference.JobRef.read", lambda *_: made)
     figures = steps.collect_step(job=f"ml/{name}", run_id="run", model=str(tmp_path / "model"), copy_up_to=1000)
-    assert figures.place == f"/kfp-volcano/volume/{name}/final"
+    location = json.loads((tmp_path / "model" / "location.json").read_text())
+    assert location["path"] == figures.metadata["path"] == f"/kfp-volcano/volume/{name}/final"
     assert (figures.metrics["accuracy"], figures.metrics["samples"], figures.metrics["loss"]) == (0.75, 72.0, 0.5)
     assert json.loads(figures.json)["samples_seen"] is None
     assert 'volume="files"' in capsys.readouterr().out

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from kfp_volcano import cli_reap
 from kfp_volcano.cli import main
 from kfp_volcano.errors import ClusterError, ForbiddenError, InvalidError
-from kfp_volcano.schemas.names import INSTANCE_LABEL, MANAGED_LABEL, labels_for
+from kfp_volcano.schemas.names import INSTANCE_LABEL, MANAGED_LABEL, OWNER, labels_for
 from kfp_volcano.volcano.launcher.workflows import EXIT_S
 from kfp_volcano.volcano.model.objects import time_text
 from pipeline_runs import NS, RUNS, Refusing, World, job_of
@@ -89,15 +89,15 @@ def test_a_succeeded_job_has_its_time(world: World) -> None:
 
 
 def test_a_job_that_no_pipeline_run_made_stays(world: World) -> None:
-    """Whether its run has another form of id, or another step made it, or it is not ours at all."""
+    """Its run has another form of id, or is on another cluster, or nobody knows who made it: no or a broken record."""
     world.job("cli-1234")
-    world.job(RUNS[0], step="kfp-volcano submit")
+    world.job(RUNS[0], step="submit from outside")
     decisions = world.reap()
     assert [decision.what for decision in decisions] == ["keep", "keep"]
-    patch = [{"op": "remove", "path": "/metadata/annotations"}]
-    for name in world.jobs():
-        world.store.patch("Job", name, NS, patch)
-    assert world.reap() == []
+    for change in ({"op": "replace", "value": {OWNER: "{nothing"}}, {"op": "remove"}):
+        for name in world.jobs():
+            world.store.patch("Job", name, NS, [{"path": "/metadata/annotations", **change}])
+        assert world.reap() == []
 
 
 def test_without_a_view_of_runs_nothing_goes(world: World) -> None:
@@ -214,6 +214,7 @@ def test_the_command_line_explains_itself(world: World, monkeypatch: pytest.Monk
     world.job(RUNS[0])
     runner = CliRunner()
     assert runner.invoke(main, ["reap"]).exit_code == 2
+    assert runner.invoke(main, ["reap", "--namespace", ""]).exit_code == 2
     assert runner.invoke(main, ["reap", "--all-namespaces", "--namespace", NS]).exit_code == 2
     dry = runner.invoke(main, ["reap", "--all-namespaces", "--dry-run"])
     assert dry.exit_code == 0, dry.output

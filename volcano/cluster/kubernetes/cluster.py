@@ -13,7 +13,7 @@ from kfp_volcano.volcano.cluster.kubernetes.api import Api, Patience, checked
 from kfp_volcano.volcano.cluster.kubernetes.logs import LogReader
 from kfp_volcano.volcano.cluster.kubernetes.request import Request
 from kfp_volcano.volcano.cluster.kubernetes.watching import watch
-from kfp_volcano.volcano.model.objects import has_ended
+from kfp_volcano.volcano.model.objects import has_ended, holds
 
 if TYPE_CHECKING:
     import threading
@@ -59,14 +59,14 @@ class KubernetesCluster:
         reply = self.api.ask(request)
         if reply.answer.status == _CONFLICT and reply.doubtful:
             found = self.get(kind.name, metadata["name"], namespace)
-            if _holds(found, manifest):
+            if holds(found, manifest):
                 return found
         return _tidy(checked(request, reply.answer), kind)
 
     def get(self, kind: str, name: str, namespace: str = "") -> Manifest:
         """See `Cluster.get`."""
         known = _kind(kind)
-        return _tidy(self.api.read(Request("get", known, _namespace(known, namespace), name)), known)
+        return _tidy(self.api.read(Request("get", known, _namespace(known, namespace), _named(known, name))), known)
 
     def list(
         self,
@@ -106,7 +106,9 @@ class KubernetesCluster:
         fails then, and the caller reads again, as after any other conflict.
         """
         known = _kind(kind)
-        request = Request("patch", known, _namespace(known, namespace), name, query=_WHO, body=list(patch))
+        request = Request(
+            "patch", known, _namespace(known, namespace), _named(known, name), query=_WHO, body=list(patch)
+        )
         answer = self.api.ask(request).answer
         if answer.status == _UNPROCESSABLE and not _causes(answer.json):
             # The server does not say which operation failed, nor that it was a test: the patch is tried on a copy.
@@ -122,7 +124,7 @@ class KubernetesCluster:
             options["gracePeriodSeconds"] = math.ceil(grace_s)
         if uid:
             options["preconditions"] = {"uid": uid}
-        request = Request("delete", known, _namespace(known, namespace), name, body=options)
+        request = Request("delete", known, _namespace(known, namespace), _named(known, name), body=options)
         reply = self.api.ask(request)
         if not (reply.doubtful and reply.answer.status == _NOT_FOUND):
             checked(request, reply.answer)
@@ -187,6 +189,13 @@ def _kind(name: str) -> Kind:
         raise InvalidError(f"kfp-volcano knows no kind {name!r}; it knows {', '.join(KINDS)}") from None
 
 
+def _named(kind: Kind, name: str) -> str:
+    """The name of one object: without one the path would be that of all, and deleting would delete all."""
+    if not name:
+        raise NotFoundError(f"there is no {kind.name} without a name")
+    return name
+
+
 def _namespace(kind: Kind, namespace: str) -> str:
     return (namespace or "default") if kind.namespaced else ""
 
@@ -203,12 +212,3 @@ def _tidy(found: Manifest, kind: Kind) -> Manifest:
 
 def _causes(status: Mapping[str, Any]) -> bool:
     return bool((status.get("details") or {}).get("causes"))
-
-
-def _holds(found: Any, wanted: Any) -> bool:
-    """Whether an object is as was asked for, with what the server adds."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return all(key in found and _holds(found[key], value) for key, value in wanted.items())
-    if isinstance(wanted, list) and isinstance(found, list):
-        return len(wanted) == len(found) and all(map(_holds, found, wanted))
-    return bool(found == wanted)
