@@ -111,7 +111,7 @@ class Day(Simulation):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_memory_stays_flat_and_calls_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an hour to warm up it grows by less than 20 MB, and every line is printed."""
     monkeypatch.setattr("simulation.run.LONGEST_S", 30 * HOUR_S)
