@@ -100,7 +100,7 @@ class _Following:
         if holder is not None:
             self._lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
             record = LogRecord(cluster, job, ref, by=f"{holder}:{uuid.uuid4().hex[:12]}")
-        self._tail = LogTail(cluster, ref, record, say, clock=clock)
+        self._tail = LogTail(cluster, ref, record, say, clock=clock, wake=self._informer.wake)
         self._told = _Told(say)
         self._waiting = Waiting(cluster, clock)
         self._complaints = Complaints(cluster, ref, clock=clock, say=say)

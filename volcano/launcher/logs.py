@@ -48,14 +48,16 @@ class LogTail:
         say: Callable[[str], None],
         *,
         clock: Callable[[], float],
+        wake: Callable[[], None],
     ) -> None:
+        """`wake` is called when there is something to be pumped."""
         self._cluster = cluster
         self._ref = ref
         self._record = record
         self._say = say
         self._clock = clock
         self._print_at = clock()
-        self._backlog = Backlog()
+        self._backlog = Backlog(wake)
         self._batch: list[Piece] = []
         self._stop = threading.Event()
         self._followers: dict[str, LogFollower] = {}
@@ -121,8 +123,9 @@ class LogTail:
         """Announce what waits to be printed, and print it; whether there was anything."""
         if self._stop.is_set():
             return False
-        self._print_at = self._clock() + PRINT_S
         self._batch = self._batch or self._backlog.take()
+        if self._batch:  # else the first line that comes need not wait
+            self._print_at = self._clock() + PRINT_S
         lines = Counter({piece.pod: 0 for piece in self._batch})
         for piece in self._batch:
             lines[piece.pod] += piece.text.count("\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -68,7 +69,7 @@ class Server:
 
     def open(self, request: Request, number: int, now: float) -> Stream | Reply:
         """Begin an answer that comes piece by piece."""
-        stream = Stream(number, request, ends_at=now + float(request.query.get("timeoutSeconds", 3600.0)))
+        stream = Stream(number, request, ends_at=now + float(request.query.get("timeoutSeconds", math.inf)))
         if request.verb == "watch":
             stream.version = request.query["resourceVersion"]
             try:
