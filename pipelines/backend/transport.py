@@ -12,7 +12,7 @@ from typing import Any
 import urllib3
 from kfp_server_api import rest
 
-from kfp_volcano.errors import UnavailableError
+from kfp_volcano.errors import ClusterError, UnavailableError
 from kfp_volcano.pipelines.backend.refusals import no_api, refusal
 
 __all__ = ["Transport", "UnsentError"]
@@ -45,6 +45,8 @@ class Transport(rest.RESTClientObject):
             raise UnsentError(self._silent(error)) from error
         except urllib3.exceptions.HTTPError as error:
             reason = error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else error
+            if isinstance(reason, urllib3.exceptions.SSLError):
+                raise self._no_tls(str(reason)) from error
             unsent = isinstance(reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
             raise (UnsentError if unsent else UnavailableError)(self._silent(reason or error)) from error
         if "html" in (answer.getheader("content-type") or ""):
@@ -52,12 +54,18 @@ class Transport(rest.RESTClientObject):
         return answer
 
     def _refused(self, error: Any) -> Exception:
-        if not error.status:  # TLS
-            reason = " ".join(str(error.reason).split())
-            return UnavailableError(
-                f"{self._where} has a certificate that is not trusted here ({reason}): give --ca-cert FILE"
-            )
+        if not error.status:
+            return self._no_tls(str(error.reason))
         return refusal(error.status, error.body or b"", dict(error.headers or {}), self._where)
+
+    def _no_tls(self, reason: str) -> Exception:
+        """A certificate does not become trusted by waiting; a handshake that broke off may be one of a restart."""
+        said = " ".join(reason.split())
+        if "CERTIFICATE_VERIFY_FAILED" in said:
+            return ClusterError(
+                f"{self._where} has a certificate that is not trusted here ({said}): give --ca-cert FILE"
+            )
+        return UnsentError(f"{self._where} does not take TLS ({said}): is it http:// rather than https://?")
 
     def _silent(self, error: Exception) -> str:
         reason = " ".join(str(error).rpartition(": ")[2].split()) or type(error).__name__
