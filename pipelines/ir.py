@@ -21,6 +21,8 @@ __all__ = ["CompiledPipeline", "compiled"]
 
 _MOST_BYTES = 32 << 20
 """What the backend takes (backend/src/apiserver/common/const.go, MaxFileLength)."""
+_LARGEST = 2**53
+"""From here on neighbouring integers are one double."""
 _NAMES = {bool: "BOOLEAN", str: "STRING", list: "LIST", dict: "STRUCT"}
 
 
@@ -114,6 +116,8 @@ def _argument(value: Any, spec: Mapping[str, Any]) -> Any:
             raise ValueError(f"{value!r} is not of type {kind}") from error
     if not _fits(value, kind):
         raise ValueError(f"{value!r} is not of type {kind}")
+    if kind == "NUMBER_INTEGER" and abs(value) >= _LARGEST:
+        raise ValueError(f"{value} is beyond 2^53, where KFP, which keeps numbers as doubles, would change it")
     choices = spec.get("literals") or ()
     if choices and value not in choices:
         raise ValueError(f"{value!r} is not one of {', '.join(map(str, choices))}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import Problem, SpecError
@@ -91,6 +92,8 @@ def _value(hole: Mapping[str, Any], values: list[str], path: str, problems: list
 def cast(text: str, kind: str) -> Any:
     """A value as KFP writes it into a string, as its type. The local runner writes integers as `4.0`."""
     if kind == "NUMBER_INTEGER":
+        with suppress(ValueError):
+            return int(text)  # exact, where a double would not be
         number = float(text)
         if not number.is_integer():
             raise ValueError(text)

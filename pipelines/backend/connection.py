@@ -197,6 +197,8 @@ class Connection:
             raise SpecError(
                 f"{error.filename or 'the credentials'}: {error.strerror}", source="--token-file"
             ) from error
+        except UnicodeDecodeError as error:  # as above
+            raise SpecError("the file with the token is not text", source="--token-file") from error
         except kfp_server_api.OpenApiException as error:
             raise ClusterError(f"the KFP backend at {self.host} does not answer as its API says: {error}") from error
 

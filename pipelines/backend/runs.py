@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import kfp_server_api
 
-from kfp_volcano.errors import ClusterError, ConflictError, InvalidError
+from kfp_volcano.errors import ClusterError, ConflictError, InvalidError, SpecError
 from kfp_volcano.pipelines.backend.connection import matching
 from kfp_volcano.version import __version__
 
@@ -203,7 +203,9 @@ def create(
 
 
 def experiment_of(connection: Connection, name: str) -> str:
-    """The id of the experiment of that name, which is made if it is not there."""
+    """The id of the experiment of that name, which is made if it is not there. Raises SpecError for an empty one."""
+    if not name.strip():
+        raise SpecError("an experiment has a name", source="experiment")
     namespace = connection.namespace
     query = {"filter": matching("display_name", name)} | ({"namespace": namespace} if namespace else {})
 

@@ -50,18 +50,22 @@ class Transport(rest.RESTClientObject):
 
     def _refused(self, error: Any) -> ClusterError:
         if not error.status:
-            return self._untrusted(error.reason)
+            return self._no_tls(error.reason)
         return refusal(error.status, error.body or b"", dict(error.headers or {}), self._where)
 
     def _unanswered(self, error: urllib3.exceptions.HTTPError) -> ClusterError:
         reason = (error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else None) or error
         if isinstance(reason, urllib3.exceptions.SSLError):
-            return self._untrusted(reason)
+            return self._no_tls(reason)
         text = " ".join(str(reason).rpartition(": ")[2].split()) or type(reason).__name__
         kind = UnsentError if isinstance(reason, _NO_CONNECTION) else UnavailableError
         return kind(f"{self._where} cannot be reached: {text}")
 
-    def _untrusted(self, reason: object) -> ClusterError:
-        """It stays so: to ask again is of no use."""
-        text = " ".join(str(reason).split())
-        return ClusterError(f"{self._where} has a certificate that is not trusted here ({text}): give --ca-cert FILE")
+    def _no_tls(self, reason: object) -> ClusterError:
+        """A certificate does not become trusted by waiting; a handshake that broke off may be one of a restart."""
+        said = " ".join(str(reason).split())
+        if "CERTIFICATE_VERIFY_FAILED" in said:
+            return ClusterError(
+                f"{self._where} has a certificate that is not trusted here ({said}): give --ca-cert FILE"
+            )
+        return UnsentError(f"{self._where} does not take TLS ({said}): is it http:// rather than https://?")

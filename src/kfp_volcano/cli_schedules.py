@@ -100,7 +100,7 @@ def create(
     """
     from kfp_volcano.schemas.schedule import Schedule  # noqa: PLC0415
 
-    when = _when(cron, every)
+    when = _when(cron, every, time_zone)
     if when is None:
         raise click.UsageError("say when: --cron or --every")
     keepers.only_a_backend_knows("experiment", "service_account", "which", "backend_time_zone")
@@ -159,7 +159,7 @@ def update(
         work.namespace if work else "", service_account=service_account, backend_zone=backend_time_zone
     )
     changes = Changes(
-        when=_when(cron, every),
+        when=_when(cron, every, time_zone),
         time_zone=time_zone,
         work=work.text if work else None,
         parameters=params or None,
@@ -212,13 +212,18 @@ def list_(*, output: str, keepers: Keepers) -> None:
         click.echo("no schedules", err=True)
 
 
-def _when(cron: str | None, every: str | None) -> When | None:
+def _when(cron: str | None, every: str | None, time_zone: str | None) -> When | None:
     from kfp_volcano.schemas.cron import Cron  # noqa: PLC0415
     from kfp_volcano.schemas.quantities import duration  # noqa: PLC0415
     from kfp_volcano.schemas.schedule import Every  # noqa: PLC0415
+    from kfp_volcano.schemas.time_zones import zone  # noqa: PLC0415
 
     if cron and every:
         raise click.UsageError("say --cron or --every, not both")
+    if every and time_zone:
+        raise click.UsageError("--time-zone is a cron's: an interval has none")
+    if time_zone:
+        zone(time_zone, source="--time-zone")
     if cron:
         return Cron.parse(cron, source="--cron")
     if not every:

@@ -12,10 +12,11 @@ from click.testing import CliRunner
 
 from kfp_volcano.cli import main
 from kfp_volcano.elastic.autoscaler.contracts import hold_of, request_of
-from kfp_volcano.errors import NotFoundError
+from kfp_volcano.errors import ConflictError, NotFoundError
 from kfp_volcano.volcano.cluster import connect
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
-from kfp_volcano.volcano.launcher.jobs import workers_of
+from kfp_volcano.volcano.launcher.jobs import REQUEST_S, ask_for, workers_of
+from kfp_volcano.volcano.launcher.reference import JobRef
 
 RUN = ("--run-id", "r")
 
@@ -200,6 +201,17 @@ def test_a_person_asks_for_a_size(cluster, spec):
     impatient = run("resize", name, 6)
     assert impatient.exit_code == 3
     assert "is being resized" in impatient.stderr
+
+
+def test_a_request_that_nobody_took_up_in_time_does_not_keep_the_next_one_out(cluster, spec):
+    """Else a Job that nobody followed for a while could never be resized by hand again."""
+    ref = JobRef.parse(run("submit", spec("sleep 600", elastic=True), *RUN, "--detach").stdout.strip())
+    asked = {"by": "somebody", "why": ""}
+    assert ask_for(cluster, ref, 4, request_id="one", now=0.0, **asked)
+    with pytest.raises(ConflictError, match="is being resized"):
+        ask_for(cluster, ref, 6, request_id="two", now=REQUEST_S - 1, **asked)
+    assert ask_for(cluster, ref, 6, request_id="two", now=REQUEST_S, **asked)
+    assert request_of(only(cluster)).id == "two"
 
 
 def test_a_person_holds_the_autoscaler_off(cluster, spec):

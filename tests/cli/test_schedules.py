@@ -86,6 +86,10 @@ def test_a_schedule_s_life(schedule: Callable[..., Result], api: KfpApi):
         (("create", "x", "PIPELINE", "--every", "often"), 2, "no duration"),
         (("create", "x", "PIPELINE", "--every", "1.5s"), 2, "whole number"),
         (("create", "x", "PIPELINE", "--every", "9" * 30 + "d"), 2, "a century"),
+        (("create", "x", "PIPELINE", "--every", "1h", "--time-zone", "UTC"), 2, "an interval has none"),
+        (("create", "x", "PIPELINE", "--cron", "@daily", "--time-zone", "Mars/Base"), 2, "no time zone"),
+        (("create", "x", "PIPELINE", "--every", "1h", "--param", f"epochs={2**53 + 1}"), 2, "beyond 2^53"),
+        (("create", "x", "PIPELINE", "--every", "1h", "--experiment", " "), 2, "has a name"),
         (("create", "x", "PIPELINE", "--every", "1h", "--param", "epoch=1"), 2, "no such parameter"),
         (
             ("create", "x", "PIPELINE", "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfp_volcano.errors import SpecError
-from kfp_volcano.schemas.template import SEPARATOR, fill, split
+from kfp_volcano.schemas.template import SEPARATOR, cast, fill, split
 
 
 class Later:
@@ -74,6 +74,12 @@ def test_a_value_that_is_not_of_its_type_is_named_with_its_place(kind: str) -> N
     with pytest.raises(SpecError) as caught:
         fill(text, SEPARATOR.join(["x", "y"]))
     assert [problem.path for problem in caught.value.problems] == ["spec.a", "spec.b[0]"]
+
+
+@pytest.mark.parametrize(("text", "value"), [("4.0", 4), ("9007199254740993", 2**53 + 1), ("-7", -7)])
+def test_an_integer_is_read_exactly(text: str, value: int) -> None:
+    """Also one that no double is; the local runner writes integers as doubles."""
+    assert cast(text, "NUMBER_INTEGER") == value
 
 
 def test_a_value_that_did_not_arrive_is_named() -> None:

@@ -7,7 +7,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.elastic.autoscaler.contracts import answered, hold_of, latest_outcome, progress_of, spec_of
+from kfp_volcano.elastic.autoscaler.contracts import (
+    hold_of,
+    latest_outcome,
+    open_outcome,
+    open_request,
+    progress_of,
+    spec_of,
+)
 from kfp_volcano.elastic.autoscaler.resizing import request_patch
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, SpecError
@@ -100,7 +107,7 @@ def ask_for(cluster: Cluster, ref: JobRef, size: int, *, by: str, why: str, requ
 
     Raises:
         SpecError: The Job cannot have that size: names those it can.
-        ConflictError: The last request has no answer yet.
+        ConflictError: A resize is being executed, or the last request may still be taken up.
         NotFoundError: There is no such Job.
     """
     job = ref.read(cluster)
@@ -115,7 +122,7 @@ def ask_for(cluster: Cluster, ref: JobRef, size: int, *, by: str, why: str, requ
         raise SpecError(f"the Job has ended or is ending ({state.value})", source=str(ref))
     if size == current:
         return False
-    if not answered(job):
+    if open_outcome(job) is not None or open_request(job, now) is not None:
         raise ConflictError(f"{ref} is being resized: wait for it (kfp-volcano jobs list), then ask again")
     request = ResizeRequest(
         id=request_id,

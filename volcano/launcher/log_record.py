@@ -61,8 +61,7 @@ class LogRecord:
         while self.kept and self._stored is None:
             found = self._found()
             if found is not None:
-                self.places = json.loads(found["places"])
-                self.doubtful = Counter(json.loads(found["printing"]))
+                self.places, self.doubtful = _read(found)
             if not self.kept:
                 return
             with suppress(ConflictError):  # who printed so far has gone on meanwhile
@@ -94,7 +93,7 @@ class LogRecord:
                 self._write(note, instead_of=self._stored)
             except ConflictError:  # noqa: PERF203  # once in a while
                 found = self._found()
-                if found is not None and found["by"] != self._by:
+                if found is not None and found.get("by") != self._by:
                     return False
                 self._stored = found  # a write of ours of which no answer came
         return True
@@ -125,3 +124,11 @@ class LogRecord:
             self.kept = False
             return None
         return data
+
+
+def _read(note: Mapping[str, str]) -> tuple[dict[str, str], Counter[str]]:
+    """The places and what is doubtful; nothing where another has written over them: then all is printed again."""
+    try:
+        return dict(json.loads(note["places"])), Counter(json.loads(note["printing"]))
+    except (KeyError, ValueError, TypeError):
+        return {}, Counter()

@@ -4,13 +4,25 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import urllib3
 import yaml
+from kfp_server_api import rest
 
 from apiserver.faults import Refuse, Reset, Seen
-from kfp_volcano.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, SpecError, UnavailableError
+from kfp_volcano.errors import (
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    SpecError,
+    UnavailableError,
+)
 from kfp_volcano.pipelines.backend import connection
+from kfp_volcano.pipelines.backend.transport import UnsentError
 from kfp_volcano.pipelines.client import Client
 from kfp_volcano.pipelines.ir import CompiledPipeline, compiled
 from kfpapi.server import KfpApi
@@ -189,6 +201,36 @@ def test_what_is_wrong_with_the_access_is_said_at_once(client: Make, monkeypatch
             Client(host)
     with pytest.raises(SpecError, match="no KFP backend is named"):
         Client()
+
+
+def test_a_token_file_that_is_no_text_is_told(client: Make, small: CompiledPipeline, tmp_path: Path):
+    """In words, not in a traceback of kfp's."""
+    file = tmp_path / "token"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(SpecError, match="not text"):
+        client(token_file=file).submit(small, {"epochs": 1})
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "said"),
+    [
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] unable to get issuer", ClusterError, "--ca-cert"),
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version number", UnsentError, "http://"),
+    ],
+)
+def test_what_is_wrong_with_tls_is_told(
+    client: Make, small: CompiledPipeline, monkeypatch: pytest.MonkeyPatch, reason: str, kind: type, said: str
+):
+    """With the remedy; a certificate is not waited for."""
+    made = client()
+
+    def fail(*_args: Any, **_options: Any) -> None:
+        raise urllib3.exceptions.MaxRetryError(None, "/", urllib3.exceptions.SSLError(reason))
+
+    monkeypatch.setattr(rest.RESTClientObject, "request", fail)
+    with pytest.raises(kind, match=said) as told:
+        made.submit(small, {"epochs": 1})
+    assert type(told.value) is kind
 
 
 def test_an_ir_file_is_read_as_it_is(small: CompiledPipeline, tmp_path: Path):

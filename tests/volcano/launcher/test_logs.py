@@ -133,6 +133,17 @@ def test_the_next_step_goes_on(cluster: Printing, tail: Any) -> None:
     assert heard == ["core-0 | three"]
 
 
+def test_a_record_that_another_has_written_over_counts_for_nothing(cluster: Printing, tail: Any) -> None:
+    """All is printed again, rather than nothing, or a step that fails for it."""
+    broken = {"by": "hand", "places": "no JSON"}
+    metadata = {"name": "job-logs", "namespace": "ml"}
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": broken})
+    following, said = tail()
+    cluster.printed["job-core-0"] = ["one"]
+    settle(following, [pod("job-core-0")], said, 1)
+    assert said == ["core-0 | one"]
+
+
 def test_only_what_may_have_been_printed_is_printed_again_and_marked(cluster: Printing, tail: Any) -> None:
     """A killed step leaves some lines in doubt: those it had announced last. Those before and behind are not."""
     first, said = tail()
