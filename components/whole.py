@@ -49,6 +49,7 @@ def run_training(
         part=(instance, task),
         task_config=said(task_config),
         volume=volume,
+        followed=True,
     )
     try:
         steps.train_step(job=job, segment=1, last=True, run_id=run_id, alone=True)

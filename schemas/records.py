@@ -145,6 +145,8 @@ class StepRecord:
     """`Running`, `Succeeded`, `Failed`, or for a train step also `Resized`."""
     started_at: float
     ended_at: float | None = None
+    saw: str = ""
+    """What it saw fail, in words: when somebody asks the pods are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from kfp_volcano.pipelines.backend.refusals import no_api, refusal
 
 __all__ = ["Transport", "UnsentError"]
 
+_NO_CONNECTION = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 CONNECT_S, ANSWER_S = 10, 60
 """A large pipeline takes the backend some seconds to take in."""
 
@@ -41,32 +42,29 @@ class Transport(rest.RESTClientObject):
             answer = super().request(method, url, **options)
         except rest.ApiException as error:
             raise self._refused(error) from error
-        except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
-            raise UnsentError(self._silent(error)) from error
         except urllib3.exceptions.HTTPError as error:
-            reason = error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else error
-            if isinstance(reason, urllib3.exceptions.SSLError):
-                raise self._no_tls(str(reason)) from error
-            unsent = isinstance(reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
-            raise (UnsentError if unsent else UnavailableError)(self._silent(reason or error)) from error
+            raise self._unanswered(error) from error
         if "html" in (answer.getheader("content-type") or ""):
             raise no_api(self._where)
         return answer
 
-    def _refused(self, error: Any) -> Exception:
+    def _refused(self, error: Any) -> ClusterError:
         if not error.status:
-            return self._no_tls(str(error.reason))
+            return self._no_tls(error.reason)
         return refusal(error.status, error.body or b"", dict(error.headers or {}), self._where)
 
-    def _no_tls(self, reason: str) -> Exception:
-        """A certificate does not become trusted by waiting; a handshake that broke off may be one of a restart."""
-        said = " ".join(reason.split())
-        if "CERTIFICATE_VERIFY_FAILED" in said:
-            return ClusterError(
-                f"{self._where} has a certificate that is not trusted here ({said}): give --ca-cert FILE"
-            )
-        return UnsentError(f"{self._where} does not take TLS ({said}): is it http:// rather than https://?")
+    def _unanswered(self, error: urllib3.exceptions.HTTPError) -> ClusterError:
+        reason = (error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else None) or error
+        if isinstance(reason, urllib3.exceptions.SSLError):
+            return self._no_tls(reason)
+        text = " ".join(str(reason).rpartition(": ")[2].split()) or type(reason).__name__
+        kind = UnsentError if isinstance(reason, _NO_CONNECTION) else UnavailableError
+        return kind(f"{self._where} cannot be reached: {text}")
 
-    def _silent(self, error: Exception) -> str:
-        reason = " ".join(str(error).rpartition(": ")[2].split()) or type(error).__name__
-        return f"{self._where} cannot be reached: {reason}"
+    def _no_tls(self, reason: object) -> ClusterError:
+        """A certificate does not become trusted by asking again; a handshake that broke off may be one of a restart."""
+        text = " ".join(str(reason).split())
+        if "CERTIFICATE_VERIFY_FAILED" in text:
+            what = f"has a certificate that is not trusted here ({text})"
+            return ClusterError(f"{self._where} {what}: give --ca-cert FILE")
+        return UnsentError(f"{self._where} does not take TLS ({text}): is it http:// rather than https://?")

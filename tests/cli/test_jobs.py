@@ -30,7 +30,7 @@ def run(*arguments):
 def _cluster(tmp_path, monkeypatch):
     """The cluster that the commands reach."""
     cluster = EmbeddedCluster(tmp_path / "cluster", nodes="1x8", workdir=tmp_path)
-    monkeypatch.setattr(connect, "connect", lambda: cluster)
+    monkeypatch.setattr(connect, "connect", lambda **_: cluster)
     yield cluster
     cluster.shutdown(grace_s=0)
 

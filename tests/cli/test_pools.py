@@ -49,7 +49,7 @@ def _pools(tmp_path):
 def _cluster(tmp_path, monkeypatch):
     """The cluster that the commands reach."""
     cluster = EmbeddedCluster(tmp_path / "cluster", nodes="2x1@24Gi", workdir=tmp_path)
-    monkeypatch.setattr(connect, "connect", lambda: cluster)
+    monkeypatch.setattr(connect, "connect", lambda **_: cluster)
     yield cluster
     cluster.shutdown(grace_s=0)
 

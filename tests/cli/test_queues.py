@@ -42,7 +42,7 @@ def _tree(tmp_path):
 def _cluster(tmp_path, monkeypatch):
     """The cluster that the commands reach."""
     cluster = EmbeddedCluster(tmp_path / "cluster", workdir=tmp_path)
-    monkeypatch.setattr(connect, "connect", lambda: cluster)  # what `reach` takes without options
+    monkeypatch.setattr(connect, "connect", lambda **_: cluster)  # what `reach` takes without options
     yield cluster
     cluster.shutdown(grace_s=0)
 

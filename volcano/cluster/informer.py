@@ -99,6 +99,12 @@ class Informer:
             self._changed.wait_for(lambda: self._version != version or self._stopped.is_set(), timeout_s)
             return self._version
 
+    def wake(self) -> None:
+        """Let `wait` return now, for a reason outside of this copy."""
+        with self._changed:
+            self._version += 1
+            self._changed.notify_all()
+
     @property
     def stale_since(self) -> float | None:
         """Since when some kind cannot be followed (Unix seconds); None while all can."""

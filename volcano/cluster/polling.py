@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Events", "Poll", "follow_logs_by_reading", "watch_by_polling"]
 
-_READ_AGAIN_S = 1.0
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 1.0
+"""Between two readings of a log that says nothing new."""
 
 Events: TypeAlias = list[Event]
 
@@ -48,6 +50,7 @@ def follow_logs_by_reading(
     cluster: Cluster, pod: str, namespace: str, *, after: str, stop: threading.Event
 ) -> Iterator[tuple[str, str]]:
     """What `Cluster.follow_logs` promises, by way of `logs`."""
+    pause_s = _FIRST_PAUSE_S
     while not stop.is_set():
         try:
             ended = has_ended(cluster.get("Pod", pod, namespace))
@@ -58,4 +61,5 @@ def follow_logs_by_reading(
             yield text, after
         if ended:
             return
-        stop.wait(_READ_AGAIN_S)
+        stop.wait(pause_s)
+        pause_s = _FIRST_PAUSE_S if text else min(2 * pause_s, _LONGEST_PAUSE_S)

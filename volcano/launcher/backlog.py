@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Backlog", "Piece"]
 
@@ -26,7 +30,9 @@ class Piece:
 class Backlog:
     """Takes what many threads read, for one that prints it; whoever reads waits while it is full."""
 
-    def __init__(self) -> None:
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """`wake` is called when there is something again."""
+        self._wake = wake
         self._changed = threading.Condition()
         self._pieces: list[Piece] = []
         self._size = 0
@@ -44,10 +50,12 @@ class Backlog:
             self._changed.wait_for(lambda: self._closed or self._size < _MOST_CHARACTERS)
             if self._closed:
                 return False
+            first = not self._pieces
             self._pieces.append(piece)
             self._size += len(piece.text) + _OVERHEAD
-            self._changed.notify_all()
-            return True
+        if first:
+            self._wake()
+        return True
 
     def take(self) -> list[Piece]:
         """All that is there, in the order in which it came."""

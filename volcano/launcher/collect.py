@@ -40,13 +40,16 @@ class FinalModel:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the artifact says of itself; `path` is for whoever mounts the claim where workers do."""
+        """What the artifact says of itself; `path` is for whoever mounts the claim where workers do.
+
+        Texts and numbers alone: a list comes back from a backend's store as `{"list": …}`.
+        """
         return {
             "namespace": self.namespace,
             "claim": self.claim,
             "folder": self.folder,
             "path": str(self.here or Path(MOUNT_PATH) / self.folder),
-            "files": list(self.files),
+            "files": ", ".join(self.files),
             "size": self.size,
         }
 

@@ -6,7 +6,9 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.schemas.names import COORDINATOR, pod_name
+from kfp_volcano.schemas.names import COORDINATOR, STEPS, pod_name
+from kfp_volcano.schemas.records import StepRecord, parse_list
+from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.launcher.logs import last_lines
 from kfp_volcano.volcano.model.objects import container_statuses, status_of
 
@@ -26,14 +28,18 @@ def explain_failure(job: Manifest, failures: Failures) -> str:
     state = job.get("status", {}).get("state", {})
     why = state.get("message") or state.get("reason")
     head = f"the Job ended {state.get('phase')}" + (f": {why}" if why else "")
-    first = failures.first
-    if first is None:
-        pod, lines = failures.left_behind(job)
-        said = f"; the last lines of {pod}:" + "".join(f"\n    {line}" for line in lines) if lines else ""
-        return f"{head}, before its containers could be looked at{said}"
-    where = f" on node {first.node}" if first.node else ""
-    said = "".join(f"\n    {line}" for line in failures.last_lines) or "\n    (it printed nothing)"
-    return f"{head}\n  {first.pod} {first.how}{where}; its last lines:{said}"
+    seen = failures.words or _seen_before(job)
+    if seen:
+        return f"{head}\n  {seen}"
+    pod, lines = failures.left_behind(job)
+    said = f"; the last lines of {pod}:" + "".join(f"\n    {line}" for line in lines) if lines else ""
+    return f"{head}, before its containers could be looked at{said}"
+
+
+def _seen_before(job: Manifest) -> str:
+    """What an earlier step of the run saw fail, if one did."""
+    records = parse_list(StepRecord, annotation(job, STEPS))
+    return next((record.saw for record in records if record.saw), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,15 @@ class Failures:
         if found is not None and (self.first is None or found.at < self.first.at):
             self.first = found
             self.last_lines = last_lines(self._cluster, found.pod, self._namespace)
+
+    @property
+    def words(self) -> str:
+        """Which container failed first, how, where, and what it printed last; empty while none has."""
+        if self.first is None:
+            return ""
+        where = f" on node {self.first.node}" if self.first.node else ""
+        said = "".join(f"\n    {line}" for line in self.last_lines) or "\n    (it printed nothing)"
+        return f"{self.first.pod} {self.first.how}{where}; its last lines:{said}"
 
     def left_behind(self, job: Manifest) -> tuple[str, list[str]]:
         """The first pod of the Job that is gone but whose last lines can still be read, and those."""

@@ -92,21 +92,21 @@ class _Following:
         self._last = last
         self._clock = clock
         self._say = say
-        job = ref.read(cluster)
+        self._informer = Informer(cluster, ("Job", "PodGroup", "Pod"), namespace=ref.namespace)
+        self._informer.start()  # waits for a cluster that does not answer
+        job = _job(self._informer, ref)
         self._lease: JobLease | None = None
         record = None
         if holder is not None:
             self._lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
             record = LogRecord(cluster, job, ref, by=f"{holder}:{uuid.uuid4().hex[:12]}")
-        self._tail = LogTail(cluster, ref, record, say, clock=clock)
+        self._tail = LogTail(cluster, ref, record, say, clock=clock, wake=self._informer.wake)
         self._told = _Told(say)
         self._waiting = Waiting(cluster, clock)
         self._complaints = Complaints(cluster, ref, clock=clock, say=say)
         self._failures = Failures(cluster, ref.namespace)
         self._preflights = Preflights(cluster, clock, say)
         self._pending: tuple[Limit, ...] = ()
-        self._informer = Informer(cluster, ("Job", "PodGroup", "Pod"), namespace=ref.namespace)
-        self._informer.start()
 
     def run(self) -> Literal["resized", "done"]:
         version, answered = 0, True
@@ -139,7 +139,9 @@ class _Following:
         self._complaints.look()
         state = job_state(job)
         if state.final:
-            self._tail.finish(pods)
+            # The watch of pods may lag behind the Job's: what has run must not go unread.
+            selector = {"volcano.sh/job-name": self._ref.name}
+            self._tail.finish(self._cluster.list("Pod", self._ref.namespace, selector)[0])
             if self._lease:
                 self._lease.release()
             if state is JobState.SUCCEEDED:
@@ -192,7 +194,7 @@ def _job(informer: Informer, ref: JobRef) -> Manifest:
     for job in informer.objects("Job"):
         if job["metadata"]["name"] == ref.name:
             return job
-    raise NotFoundError(f"Job {ref} is gone: it was deleted while this step followed it")
+    raise NotFoundError(f"Job {ref} is gone: it was deleted while, or before, this step followed it")
 
 
 def _pods(informer: Informer, ref: JobRef) -> list[Manifest]:

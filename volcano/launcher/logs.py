@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from kfp_volcano.errors import ConflictError, NotFoundError, UnavailableError
 from kfp_volcano.volcano.launcher.backlog import Backlog, Piece
 from kfp_volcano.volcano.launcher.log_follower import LogFollower
-from kfp_volcano.volcano.model.objects import container_statuses
+from kfp_volcano.volcano.model.objects import container_statuses, has_ended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
     from kfp_volcano.volcano.launcher.log_record import LogRecord
@@ -24,8 +24,11 @@ __all__ = ["LogTail", "last_lines"]
 PRINT_S = 2.0
 """How often lines are printed, each time after it was written to the cluster how many: that limits the writes."""
 _FINISH_S = 10.0
+"""How long to wait for a line of a pod that has not ended, when the Job has."""
 _UNREADABLE_S = 30.0
 """How long to wait for the last lines of a pod whose node does not answer."""
+_SILENT_S = 90.0
+"""How long to wait for those of a pod that has ended: a connection that has died is found out after a minute."""
 _LOOK_S = 0.2
 
 
@@ -45,14 +48,16 @@ class LogTail:
         say: Callable[[str], None],
         *,
         clock: Callable[[], float],
+        wake: Callable[[], None],
     ) -> None:
+        """`wake` is called when there is something to be pumped."""
         self._cluster = cluster
         self._ref = ref
         self._record = record
         self._say = say
         self._clock = clock
         self._print_at = clock()
-        self._backlog = Backlog()
+        self._backlog = Backlog(wake)
         self._batch: list[Piece] = []
         self._stop = threading.Event()
         self._followers: dict[str, LogFollower] = {}
@@ -71,9 +76,11 @@ class LogTail:
 
     def finish(self, pods: Iterable[Manifest]) -> None:
         """Print what pods that are done or going have still to say, as long as something comes. Raises as `pump`."""
+        pods = list(pods)
         self.pump(pods)
+        ended = {pod["metadata"]["uid"] for pod in pods if has_ended(pod)}
         heard_at = self._clock()
-        while self._may_say_more(heard_at):
+        while not self._stop.is_set() and self._may_say_more(ended, quiet_s=self._clock() - heard_at):
             self._stop.wait(_LOOK_S)
             if self._print():
                 heard_at = self._clock()
@@ -102,20 +109,23 @@ class LogTail:
         place = known.get(name, "") if before is None else before.place
         self._followers[name] = LogFollower(self._cluster, pod, place, self._backlog, self._stop)
 
-    def _may_say_more(self, heard_at: float) -> bool:
+    def _may_say_more(self, ended: Container[str], *, quiet_s: float) -> bool:
         """Whether to wait for more: for pods that may have more to say, each for its time."""
-        quiet_s = self._clock() - heard_at
-        return any(
-            follower.reads and quiet_s < (_UNREADABLE_S if follower.unanswered else _FINISH_S)
-            for follower in self._followers.values()
-        )
+
+        def patience_s(follower: LogFollower) -> float:
+            if follower.unanswered:
+                return _UNREADABLE_S
+            return _SILENT_S if follower.uid in ended else _FINISH_S
+
+        return any(each.reads and quiet_s < patience_s(each) for each in self._followers.values())
 
     def _print(self) -> bool:
         """Announce what waits to be printed, and print it; whether there was anything."""
         if self._stop.is_set():
             return False
-        self._print_at = self._clock() + PRINT_S
         self._batch = self._batch or self._backlog.take()
+        if self._batch:  # else the first line that comes need not wait
+            self._print_at = self._clock() + PRINT_S
         lines = Counter({piece.pod: 0 for piece in self._batch})
         for piece in self._batch:
             lines[piece.pod] += piece.text.count("\n")

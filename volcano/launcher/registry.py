@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Evaluation", "Registry"]
 
+_ABANDONED_S = 7 * 86400.0
 _OUTCOME, _DATA, _EVALUATION = "outcome.json", "data.json", "evaluation.json"
 
 
@@ -140,9 +141,15 @@ class Registry:
         _write(self.version(version) / _OUTCOME, {**record, "outcome": "promoted" if promoted else "kept"})
         return promoted, evaluation
 
-    def prune(self, keep: int) -> list[str]:
-        """Remove all but the `keep` newest judged versions; never the deployed one. Returns their names."""
-        old = [name for name in self.judged()[keep:] if name != self.deployed]
+    def prune(self, keep: int, *, now: float) -> list[str]:
+        """Remove all but the `keep` newest judged versions, and what runs that failed began a week ago.
+
+        Never the deployed one. Returns their names.
+        """
+        judged = self.judged()
+        began = {path.parent.name: path.stat().st_mtime for path in (self.folder / "versions").glob(f"*/{_DATA}")}
+        left = [name for name, at in began.items() if name not in judged and now - at > _ABANDONED_S]
+        old = [name for name in (*judged[keep:], *sorted(left)) if name != self.deployed]
         for name in old:
             shutil.rmtree(self.version(name), ignore_errors=True)
         return old

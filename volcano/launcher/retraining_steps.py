@@ -114,9 +114,10 @@ def promote_step(
     with failing_cleanly("promote-model"):
         volume = _volume(connect(), places.volume)
         registry, version = Registry(_below(volume, places.models, "models")), effective_run_id(run_id)
-        at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        now = datetime.now(timezone.utc)
+        at = now.isoformat(timespec="seconds")
         promoted, found = registry.decide(version, against=against or None, least_gain=least_gain, at=at)
-        removed = registry.prune(keep)
+        removed = registry.prune(keep, now=now.timestamp())
         shutil.rmtree(_trained(volume, result), ignore_errors=True)  # its model is in the registry
         before = "nothing deployed" if found.deployed is None else f"{found.deployed:.4f} deployed"
         outcome = "promoted" if promoted else "kept what is there"

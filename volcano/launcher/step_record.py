@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.contracts import read_list
-from kfp_volcano.errors import ClusterError, KfpVolcanoError
+from kfp_volcano.errors import ClusterError, ConflictError, KfpVolcanoError, UnavailableError
 from kfp_volcano.schemas.names import ENV_OUT, STEPS
 from kfp_volcano.schemas.records import StepRecord, dump
 from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
@@ -57,28 +57,40 @@ class Recording:
 
 @contextmanager
 def recorded(cluster: Cluster, ref: JobRef, name: str) -> Iterator[Recording]:
-    """Keep the Job's record of a step: that it runs, and how it ended."""
+    """Keep the Job's record of a step: that it runs, and how it ended.
+
+    A record that cannot be written ends no step: what it does is worth more. Raises NotFoundError where the Job is not
+    there when the step begins.
+    """
     started_at = time.time()
-    record_step(cluster, ref, name, "Running", started_at)
+    with suppress(UnavailableError, ConflictError):
+        record_step(cluster, ref, name, "Running", started_at)
     recording = Recording()
     try:
         yield recording
     except BaseException:
-        with suppress(ClusterError):  # the Job may be gone; what went wrong is told all the same
-            record_step(cluster, ref, name, "Failed", started_at, ended_at=time.time())
+        recording.outcome = "Failed"
         raise
-    try:
-        record_step(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
-    except ClusterError as error:  # the work is done: a note about it is not worth a failed run
-        say(f"{name} has ended, but that could not be noted on its Job: {error}")
+    finally:
+        try:
+            record_step(cluster, ref, name, recording.outcome, started_at, ended_at=time.time())
+        except ClusterError as error:  # the Job may be gone, its time to live being over
+            say(f"{name} has ended, but that could not be noted on its Job: {error}")
 
 
 def record_step(
-    cluster: Cluster, ref: JobRef, name: str, outcome: str, started_at: float, *, ended_at: float | None = None
+    cluster: Cluster,
+    ref: JobRef,
+    name: str,
+    outcome: str,
+    started_at: float,
+    *,
+    ended_at: float | None = None,
+    saw: str = "",
 ) -> None:
     """Write on the Job how a step stands; a further word on the same attempt replaces the first."""
     attempt = int(os.environ.get("KFP_RETRY_INDEX") or 0)
-    entry = StepRecord(name=name, attempt=attempt, outcome=outcome, started_at=started_at, ended_at=ended_at)
+    entry = StepRecord(name=name, attempt=attempt, outcome=outcome, started_at=started_at, ended_at=ended_at, saw=saw)
 
     def change(text: str | None) -> str:
         records = read_list(StepRecord, text)

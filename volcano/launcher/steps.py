@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.elastic.autoscaler.contracts import progress_of
 from kfp_volcano.elastic.autoscaler.execution import execute, latest_outcome, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
-from kfp_volcano.errors import ClusterError, NotFoundError
+from kfp_volcano.errors import ClusterError, ConflictError, NotFoundError
 from kfp_volcano.platform_files import in_its_pool, resource_profiles
 from kfp_volcano.schemas import template
 from kfp_volcano.schemas.names import ENV_OUT, MOUNT_PATH
 from kfp_volcano.schemas.records import Phase
 from kfp_volcano.schemas.validation import parse, training_job
 from kfp_volcano.volcano.cluster.connect import connect
+from kfp_volcano.volcano.launcher.beginning import failed_at_once
 from kfp_volcano.volcano.launcher.collect import final_model, gather
 from kfp_volcano.volcano.launcher.folder import report_folder
 from kfp_volcano.volcano.launcher.follow import follow
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Figures", "collect_step", "conclude_step", "create_job", "resize_step", "submit_step", "train_step"]
 
+PATIENCE_S = 600.0
+"""How long steps wait for an API server that does not answer: one that fails ends the run, and with it the training.
+The step that follows a Job waits on, and reads other nodes meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -65,14 +70,15 @@ def submit_step(
     part: Sequence[str] = (),
     task_config: Mapping[str, Any] | None = None,
     volume: str = "",
+    followed: bool = False,
 ) -> str:
     """Fill in the spec, check it whole, create or adopt the Job; returns namespace/name.
 
-    `part` says which of the run's trainings it is, `task_config` what the KFP task wants for the workers, and `volume`
-    which claim the steps after this one mount.
+    `part` says which of the run's trainings it is, `task_config` what the KFP task wants for the workers, `volume`
+    which claim the steps after this one mount, and `followed` that this very step follows the Job from here on.
     """
     with failing_cleanly("submit"):
-        cluster = connect()
+        cluster = connect(patience_s=PATIENCE_S)
         filled = template.fill(spec, values)
         wire = in_own_namespace(parse(filled) if isinstance(filled, str) else filled, cluster.own_pod())
         profiles = resource_profiles()
@@ -80,15 +86,24 @@ def submit_step(
         if task_config:
             wire, source = with_task_config(wire, task_config), "the TrainingJob with the task's settings"
             job = training_job(wire, source=source, profiles=profiles)
-        return str(create_job(cluster, job, run_id=run_id, part=part, folder=folder, volume=volume))
+        return str(create_job(cluster, job, run_id=run_id, part=part, folder=folder, volume=volume, followed=followed))
 
 
 def create_job(
-    cluster: Cluster, job: TrainingJob, *, run_id: str, part: Sequence[str], folder: str, volume: str
+    cluster: Cluster,
+    job: TrainingJob,
+    *,
+    run_id: str,
+    part: Sequence[str],
+    folder: str,
+    volume: str,
+    followed: bool = False,
 ) -> JobRef:
     """Create or adopt the Job, bound to its pool of GPUs where there are any; take note of it as step `submit`.
 
-    The Job belongs to the pipeline run where that is possible. `volume` is the claim that later steps mount.
+    The Job belongs to the pipeline run where that is possible. `volume` is the claim that later steps mount. On a
+    backend a minute passes before the next step is there: unless the Job is `followed` from here on, its first seconds
+    are looked at.
     """
     started_at = time.time()
     pod, run = cluster.own_pod(), effective_run_id(run_id)
@@ -109,7 +124,10 @@ def create_job(
     say(f"Job {ref} is in queue {job.queue}")
     for note in filter(None, notes):
         say(note)
-    record_step(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time())
+    saw = "" if pod is None or followed else failed_at_once(cluster, ref, clock=time.monotonic, sleep=time.sleep)
+    if saw:
+        say(saw)
+    record_step(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time(), saw=saw)
     return ref
 
 
@@ -138,7 +156,7 @@ def train_step(*, job: str, segment: int, last: bool, run_id: str, alone: bool =
 def resize_step(*, job: str, segment: int, run_id: str, report: str) -> str:
     """Execute the open request, or record the urgent one that was executed already; returns its final phase."""
     with failing_cleanly(f"resize-{segment}"):
-        cluster, ref, run = connect(), JobRef.parse(job), effective_run_id(run_id)
+        cluster, ref, run = connect(patience_s=PATIENCE_S), JobRef.parse(job), effective_run_id(run_id)
         with recorded(cluster, ref, f"resize-{segment}"):
             before = ref.read(cluster)
             outcome: ResizeOutcome | None
@@ -159,7 +177,7 @@ def collect_step(*, job: str, run_id: str, model: str, copy_up_to: int) -> Figur
     where it lies, and so does one whose volume is not mounted here: then `model` says where.
     """
     with failing_cleanly("collect"):
-        cluster, ref = connect(), JobRef.parse(job)
+        cluster, ref = connect(patience_s=PATIENCE_S), JobRef.parse(job)
         with recorded(cluster, ref, "collect"):
             manifest = ref.read(cluster)
             result = gather(cluster, manifest, started_at=job_began(manifest), ended_at=time.time())
@@ -172,7 +190,7 @@ def collect_step(*, job: str, run_id: str, model: str, copy_up_to: int) -> Figur
             say(_of_model(found, copied=copied))
             if result["duplicates"] or result["missing"]:
                 say(f"WARNING: {result['duplicates']} samples were used twice and {result['missing']} not at all")
-            metadata = {"job": str(ref), "run_id": run_id, **(found.metadata if found else {"files": []})}
+            metadata = {"job": str(ref), "run_id": run_id, **(found.metadata if found else {})}
             return Figures(_numbers(result, manifest), metadata, json.dumps(_brief(result)))
 
 
@@ -213,10 +231,11 @@ def conclude_step(*, job: str, report: str = "", summary: str = "") -> None:
     from kfp_volcano.volcano.launcher.report import summary_markdown  # noqa: PLC0415
 
     with failing_cleanly("conclude"):
-        cluster, started_at, ref = connect(), time.time(), JobRef.parse(job)
+        cluster, started_at, ref = connect(patience_s=PATIENCE_S), time.time(), JobRef.parse(job)
         try:
             # Recorded before the report is written, for the report tells of this step too.
-            record_step(cluster, ref, "conclude", "Succeeded", started_at, ended_at=time.time())
+            with suppress(ConflictError):  # others write all the time: the Job must be cleaned up all the same
+                record_step(cluster, ref, "conclude", "Succeeded", started_at, ended_at=time.time())
             manifest = ref.read(cluster)
         except NotFoundError:
             words = f"Job {ref} is gone: there is nothing to report and nothing to remove"

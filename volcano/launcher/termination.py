@@ -14,7 +14,7 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from kfp_volcano.errors import ClusterError
+from kfp_volcano.errors import ClusterError, NotFoundError
 from kfp_volcano.volcano.launcher.step_pod import run_of
 
 if TYPE_CHECKING:
@@ -66,8 +66,15 @@ def _wait(ear: int, cluster: Cluster, ref: JobRef, run: tuple[str, str]) -> None
         cluster.get("Workflow", *run)  # opens the connection
     if os.read(ear, 1):
         with suppress(ClusterError):
-            if is_terminated(cluster.get("Workflow", *run)):
+            if _is_over(cluster, run):
                 cluster.delete("Job", ref.name, ref.namespace)
+
+
+def _is_over(cluster: Cluster, run: tuple[str, str]) -> bool:
+    try:
+        return is_terminated(cluster.get("Workflow", *run))
+    except NotFoundError:  # deleted
+        return True
 
 
 def _told(mouth: int, waiting: threading.Thread) -> None:

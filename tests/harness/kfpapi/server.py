@@ -7,6 +7,7 @@ import email.policy
 import json
 import re
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from apiserver.certificates import Pair
 from apiserver.faults import Refuse, Reset, Seen
 from kfpapi.description import Operation, operations, problems
 from kfpapi.state import Backend, Refusal
@@ -37,6 +39,8 @@ class KfpApi:
     token: str = ""
     """The bearer token that is asked for; empty: anybody may ask."""
     fault: Callable[[Seen], Fault | None] = lambda _: None
+    identity: Pair | None = None
+    """With it the server speaks TLS."""
     tick_s: float = 0.0
     """How much time goes on with each request, for clients that wait by a clock of their own."""
     violations: list[str] = field(default_factory=list)
@@ -46,7 +50,8 @@ class KfpApi:
     @property
     def url(self) -> str:
         """Where it is."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        scheme = "https" if self.identity else "http"
+        return f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def start(self) -> None:
         """Begin to answer."""
@@ -64,8 +69,19 @@ class KfpApi:
 
             do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = answer  # noqa: N815 - http.server's names
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_: object) -> None:
+                """Say nothing of clients that leave."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        if self.identity:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.identity.certificate, self.identity.key)
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()

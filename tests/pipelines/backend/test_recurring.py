@@ -114,7 +114,7 @@ def test_some_of_it_can_be_changed(make: Make, backend: Backend, nightly: Schedu
     only(backend)["runtime_config"]["parameters"]["share"] = 1  # type: ignore[index]  # as a backend gives it back
     assert make().change("nightly", Changes(parameters={"epochs": 3})) is Change.UNCHANGED
     with pytest.raises(SpecError, match="no such parameter"):
-        make().change("nightly", Changes(parameters={"nome": "b"}))
+        make().change("nightly", Changes(parameters={"absent": "b"}))
 
 
 def test_pausing_and_resuming(make: Make, backend: Backend, nightly: Schedule):

@@ -85,7 +85,7 @@ def test_a_report_that_cannot_be_made_fails_only_a_run_whose_job_has_not_succeed
     def as_it_ended(_: Any) -> JobState:
         return JobState.SUCCEEDED if phase == "Completed" else JobState.RUNNING
 
-    monkeypatch.setattr(steps, "connect", lambda: cluster)
+    monkeypatch.setattr(steps, "connect", lambda **_: cluster)
     monkeypatch.setattr(steps, "job_state", as_it_ended)
     monkeypatch.setattr("kfp_volcano.volcano.launcher.conclude.write_report", torn)
     page, summary = tmp_path / "report.html", tmp_path / "summary.md"

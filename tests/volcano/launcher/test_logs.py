@@ -89,7 +89,9 @@ def _tail(cluster: Printing) -> Iterator[Callable[..., tuple[LogTail, list[str]]
         said: list[str] = []
         record = LogRecord(cluster, JOB, REF, by=f"step-{len(opened)}")  # type: ignore[arg-type]
         ticks = itertools.count(0.0, PRINT_S)
-        opened.append(LogTail(cluster, REF, record, said.append, clock=clock or (lambda: next(ticks))))  # type: ignore[arg-type]
+        opened.append(
+            LogTail(cluster, REF, record, said.append, wake=lambda: None, clock=clock or (lambda: next(ticks)))
+        )  # type: ignore[arg-type]
         return opened[-1], said
 
     yield make

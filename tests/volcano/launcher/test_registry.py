@@ -97,13 +97,17 @@ def test_a_pointer_that_cannot_be_read_is_not_taken_for_none(registry: Registry)
 
 
 def test_old_versions_go_but_never_the_one_deployed(registry: Registry):
-    """The newest stay, and the deployed one however old it is."""
+    """The newest stay, and the deployed one however old it is; what a failed run began goes after a week."""
     judged(registry, "a", 0.9, None)
     for number in range(5):
         judged(registry, f"b{number}", 0.1, 0.9)
         os.utime(registry.version(f"b{number}") / "outcome.json", ns=(0, 10**18 + number))
     os.utime(registry.version("a") / "outcome.json", ns=(0, 1))
-    assert registry.prune(2) == ["b2", "b1", "b0"]
+    for name, at in (("failed", 10), ("begun", 10**6)):
+        registry.begin(name, DataManifest({}))
+        os.utime(registry.version(name) / "data.json", (at, at))
+    assert registry.prune(2, now=10**6) == ["b2", "b1", "b0", "failed"]
+    assert registry.version("begun").is_dir()
     assert registry.judged() == ["b4", "b3", "a"]
 
 

@@ -26,6 +26,8 @@ class Cluster:
         assert (kind, name, namespace) == ("Workflow", "run-x", "kubeflow"), (kind, name, namespace)
         if sys.argv[1] == "forbidden":
             raise ForbiddenError("workflows")
+        if sys.argv[1] == "absent":
+            raise NotFoundError("run-x")
         return json.loads(sys.argv[1])
 
     def delete(self, kind, name, namespace):
@@ -44,6 +46,7 @@ with ended_with_its_run(Cluster, JobRef("vision", "digits-1"), pod):
     [
         ('{"metadata": {}, "spec": {"activeDeadlineSeconds": 0}}', True),
         ('{"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}', True),
+        ("absent", True),
         ('{"metadata": {}, "spec": {}}', False),
         ('{"metadata": {}, "spec": {"activeDeadlineSeconds": 3600}}', False),
         ("forbidden", False),

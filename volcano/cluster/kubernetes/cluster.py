@@ -157,7 +157,7 @@ class KubernetesCluster:
                 if stop.is_set():
                     return
             after = str(reader.place)
-            if ended:
+            if ended and not reader.broken_off:
                 return
             patience.sleep(patience.pause_s(1))
 

@@ -74,6 +74,8 @@ class LogReader:
         self._tail = tail
         self.place = Place.parse(after, pod["metadata"]["uid"])
         """Where the next reading goes on; moves as lines are told."""
+        self.broken_off = False
+        """Whether the kubelet fell silent in the midst of what it had to say."""
 
     def lines(self, *, follow: bool = False) -> Iterator[str]:
         """What has been printed and not been told, by one container after the other; each with its line's end.
@@ -91,7 +93,7 @@ class LogReader:
                 if not _has_succeeded(self._pod, container):
                     return
         except Silence:
-            return
+            self.broken_off = True
 
     def _runs(self, container: str, *, follow: bool) -> Iterator[str]:
         """The run before the present one, and the present one.
