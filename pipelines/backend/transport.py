@@ -62,9 +62,10 @@ class Transport(rest.RESTClientObject):
         return kind(f"{self._where} cannot be reached: {text}")
 
     def _no_tls(self, reason: object) -> ClusterError:
-        """A certificate does not become trusted by asking again; a handshake that broke off may be one of a restart."""
-        text = " ".join(str(reason).split())
-        if "CERTIFICATE_VERIFY_FAILED" in text:
-            what = f"has a certificate that is not trusted here ({text})"
-            return ClusterError(f"{self._where} {what}: give --ca-cert FILE")
-        return UnsentError(f"{self._where} does not take TLS ({text}): is it http:// rather than https://?")
+        """A certificate does not become trusted by waiting; a handshake that broke off may be one of a restart."""
+        said = " ".join(str(reason).split())
+        if "CERTIFICATE_VERIFY_FAILED" in said:
+            return ClusterError(
+                f"{self._where} has a certificate that is not trusted here ({said}): give --ca-cert FILE"
+            )
+        return UnsentError(f"{self._where} does not take TLS ({said}): is it http:// rather than https://?")
