@@ -107,7 +107,9 @@ def follow(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
     \b
     Example: kfp-volcano jobs follow vision/resnet-1a2b3c4d
     """
-    _follow(reach(kubeconfig, context), _ref(job), holder=None)
+    cluster, ref = reach(kubeconfig, context), _ref(job)
+    ref.read(cluster)  # whoever looks on does not wait for a cluster that is not there, nor for a Job
+    _follow(cluster, ref, holder=None)
 
 
 @jobs.command("list")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from kfp_volcano.cli import main
 from kfp_volcano.elastic.autoscaler.contracts import hold_of, request_of
-from kfp_volcano.errors import ConflictError, NotFoundError
+from kfp_volcano.errors import ConflictError, NotFoundError, UnavailableError
 from kfp_volcano.volcano.cluster import connect
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
 from kfp_volcano.volcano.launcher.jobs import REQUEST_S, ask_for, workers_of
@@ -123,12 +123,23 @@ def test_a_command_that_is_told_to_stop_while_it_creates_its_job_deletes_it(clus
     assert cluster.list("Job")[0] == []
 
 
+def test_looking_on_is_refused_at_once_where_nothing_answers(cluster, monkeypatch):
+    """A step waits for its cluster; a person wants to know that there is none."""
+
+    def away(*_args):
+        raise UnavailableError("away")
+
+    monkeypatch.setattr(cluster, "get", away)
+    assert run("follow", "train-1").exit_code == 3
+
+
 def test_a_job_that_is_not_there_is_named(cluster):
     """With its namespace, which is `default` where none was said, and where to look."""
-    done = run("cancel", "train-1")
-    assert done.exit_code == 3
-    assert "no Job default/train-1" in done.stderr
-    assert "jobs list" in done.stderr
+    for command in ("cancel", "follow", "release"):
+        done = run(command, "train-1")
+        assert done.exit_code == 3
+        assert "no Job default/train-1" in done.stderr
+        assert "jobs list" in done.stderr
 
 
 def test_what_was_detached_is_taken_up_by_its_run_id(cluster, spec):

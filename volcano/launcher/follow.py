@@ -94,7 +94,11 @@ class _Following:
         self._say = say
         self._informer = Informer(cluster, ("Job", "PodGroup", "Pod"), namespace=ref.namespace)
         self._informer.start()  # waits for a cluster that does not answer
-        job = _job(self._informer, ref)
+        try:
+            job = _job(self._informer, ref)
+        except NotFoundError:
+            self._informer.stop()
+            raise
         self._lease: JobLease | None = None
         record = None
         if holder is not None:
