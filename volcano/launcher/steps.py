@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -38,7 +38,7 @@ from kfp_volcano.volcano.manifests.convert.task_config import with_task_config
 from kfp_volcano.volcano.manifests.status import JobState, job_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kfp_volcano.schemas.records import ResizeOutcome
     from kfp_volcano.schemas.training_job import TrainingJob
@@ -120,15 +120,26 @@ def create_job(
     )
     ref = JobRef.of(manifest)
     # The first train step takes it up; without it the autoscaler would think that nobody follows the Job.
-    JobLease(cluster, ref.namespace, ref.name, holder=f"run:{run}", clock=time.time).hold()
+    with _noting(ref, "its run's Lease"):
+        JobLease(cluster, ref.namespace, ref.name, holder=f"run:{run}", clock=time.time).hold()
     say(f"Job {ref} is in queue {job.queue}")
     for note in filter(None, notes):
         say(note)
     saw = "" if pod is None or followed else failed_at_once(cluster, ref, clock=time.monotonic, sleep=time.sleep)
     if saw:
         say(saw)
-    record_step(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time(), saw=saw)
+    with _noting(ref, "this step"):
+        record_step(cluster, ref, "submit", "Succeeded", started_at, ended_at=time.time(), saw=saw)
     return ref
+
+
+@contextmanager
+def _noting(ref: JobRef, what: str) -> Iterator[None]:
+    """What is only noted ends no step: a Job that is there and whose step failed would have nobody to conclude it."""
+    try:
+        yield
+    except ClusterError as error:
+        say(f"Job {ref} is there, but {what} could not be noted: {error}")
 
 
 def train_step(*, job: str, segment: int, last: bool, run_id: str, alone: bool = False) -> str:

@@ -9,8 +9,10 @@ import pytest
 from kfp_volcano.errors import ClusterError, ForbiddenError, NotFoundError, UnavailableError
 from kfp_volcano.schemas.names import STEPS
 from kfp_volcano.schemas.records import StepRecord, parse_list
+from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
+from kfp_volcano.volcano.launcher import steps
 from kfp_volcano.volcano.launcher.reference import JobRef
 from kfp_volcano.volcano.launcher.step_record import record_step, recorded
 
@@ -81,3 +83,31 @@ def test_notes_that_cannot_be_read_are_written_anew(cluster):
     cluster.patch("Job", REF.name, REF.namespace, patch)
     record_step(cluster, REF, "submit", "Succeeded", 1.0)
     assert outcomes(cluster) == ["Succeeded"]
+
+
+def test_a_job_that_was_created_fails_no_submit_for_its_notes(cluster, monkeypatch, capsys):
+    """A step that failed would leave a Job that nobody follows, nor concludes."""
+
+    def refuse(*_args: object, **_options: object) -> None:
+        raise ForbiddenError("not yours")
+
+    job = training_job(
+        {
+            "apiVersion": "kfp-volcano/v1",
+            "kind": "TrainingJob",
+            "metadata": {"name": "digits"},
+            "spec": {
+                "framework": "custom",
+                "image": "any",
+                "command": ["sleep", "600"],
+                "queue": "default",
+                "roles": {"worker": {"replicas": 1}},
+                "elasticity": {"strategy": "fixed"},
+            },
+        }
+    )
+    monkeypatch.setattr(steps, "record_step", refuse)
+    monkeypatch.setattr(steps.JobLease, "hold", refuse)
+    ref = steps.create_job(cluster, job, run_id="run", part=(), folder="", volume="")
+    assert ref.read(cluster)
+    assert capsys.readouterr().out.count("not yours") == 2
