@@ -15,7 +15,7 @@ DIGITS = Path(__file__).parent / "examples" / "digits"
 
 @dsl.pipeline(name="elastic-training", description="Train a digits classifier that resizes while it trains.")
 def elastic_training_pipeline(
-    epochs: int = 600,
+    epochs: int = 520,
     seed: int = 0,
     batch: int = 64,
     lr: float = 0.05,

@@ -262,7 +262,7 @@ def run(
 def demo(out: Path) -> None:
     """See it work: a training grows into an idle queue, gives GPUs to a waiting gang, and grows again.
 
-    Takes about three minutes on two cores; the report explains each resize.
+    Takes about four minutes on two cores; the report explains each resize.
     """
     from kfp_volcano.pipelines.demo import demo_run, other_team  # noqa: PLC0415
 
