@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, Spe
 from kfp_volcano.schemas.names import HOLD, OWNER
 from kfp_volcano.schemas.records import Hold, ResizeRequest, dump
 from kfp_volcano.volcano.cluster.annotations import annotation, annotation_patch
+from kfp_volcano.volcano.cluster.awaiting import until
 from kfp_volcano.volcano.launcher.reference import JobRef
 from kfp_volcano.volcano.launcher.waiting import explain_wait
 from kfp_volcano.volcano.manifests.resize import workers
@@ -173,17 +173,12 @@ def cancel(cluster: Cluster, job: Manifest, *, patience_s: float = 60.0) -> bool
     Only that very Job: one of its name that came after it stays. One that is gone already is no error.
     """
     ref, uid = JobRef.of(job), job["metadata"]["uid"]
-    deadline = time.monotonic() + patience_s
     try:
         cluster.delete("Job", ref.name, ref.namespace, uid=uid)
     except (NotFoundError, ConflictError):
         return True
-    while True:
-        pods, version = cluster.list("Pod", ref.namespace)
-        if not any(is_owned_by(pod, uid) for pod in pods):
-            return True
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return False
-        with suppress(ConflictError):  # the version is too old by now: list again
-            next(iter(cluster.watch("Pod", ref.namespace, resource_version=version, timeout_s=left)), None)
+
+    def gone(pods: list[Manifest]) -> bool | None:
+        return not any(is_owned_by(pod, uid) for pod in pods) or None
+
+    return bool(until(cluster, "Pod", ref.namespace, gone, patience_s=patience_s))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kfp_volcano.errors import ConflictError
+from kfp_volcano.volcano.cluster.awaiting import until
 from kfp_volcano.volcano.manifests.priority import priority_change
 from kfp_volcano.volcano.model.objects import is_owned_by
 
 if TYPE_CHECKING:
-    from kfp_volcano.volcano.cluster.base import Cluster
+    from kfp_volcano.volcano.cluster.base import Cluster, Manifest
     from kfp_volcano.volcano.manifests.priority import PriorityChange
 
 __all__ = ["change_priority", "followed"]
@@ -40,17 +38,13 @@ def followed(cluster: Cluster, name: str, namespace: str, to: str, *, patience_s
 
     A suspended Job has none; the next one is made with the Job's class.
     """
-    deadline = time.monotonic() + patience_s
     uid = cluster.get("Job", name, namespace)["metadata"]["uid"]
-    while True:
-        groups, version = cluster.list("PodGroup", namespace)
+
+    def look(groups: list[Manifest]) -> tuple[bool | None] | None:
         group = next((each for each in groups if is_owned_by(each, uid)), None)
         if group is None:
-            return None
-        if group["spec"].get("priorityClassName") == to:
-            return True
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return False
-        with suppress(ConflictError):  # the version is too old by now: list again
-            next(iter(cluster.watch("PodGroup", namespace, resource_version=version, timeout_s=left)), None)
+            return (None,)
+        return (True,) if group["spec"].get("priorityClassName") == to else None
+
+    found = until(cluster, "PodGroup", namespace, look, patience_s=patience_s)
+    return found[0] if found else False

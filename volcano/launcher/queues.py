@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ClusterError, ConflictError, UnavailableError
+from kfp_volcano.volcano.cluster.awaiting import until
 from kfp_volcano.volcano.manifests.queue_state import Objects, occupants
 from kfp_volcano.volcano.manifests.queues import queue_command
 
@@ -104,15 +104,12 @@ def _ensure_empty(cluster: Cluster, name: str) -> None:
 
 def _wait(cluster: Cluster, name: str, holds: Callable[[Manifest], bool], otherwise: str, patience_s: float) -> None:
     """Wait until something holds of a queue. Raises UnavailableError where it does not in time."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        queues, version = cluster.list("Queue")
-        if any(queue["metadata"]["name"] == name and holds(queue) for queue in queues):
-            return
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise UnavailableError(f"queue {name} {otherwise} after {patience_s:g} s: does Volcano's controller run?")
-        next(iter(cluster.watch("Queue", resource_version=version, timeout_s=left)), None)
+
+    def find(queues: list[Manifest]) -> Manifest | None:
+        return next((queue for queue in queues if queue["metadata"]["name"] == name and holds(queue)), None)
+
+    if until(cluster, "Queue", "", find, patience_s=patience_s) is None:
+        raise UnavailableError(f"queue {name} {otherwise} after {patience_s:g} s: does Volcano's controller run?")
 
 
 def _state(queue: Manifest) -> str:
