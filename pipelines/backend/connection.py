@@ -15,7 +15,7 @@ import kfp
 import kfp_server_api
 from kfp.client.set_volume_credentials import ServiceAccountTokenVolumeCredentials
 
-from kfp_volcano.errors import ClusterError, NotFoundError, SpecError, UnavailableError
+from kfp_volcano.errors import ClusterError, ConflictError, NotFoundError, SpecError, UnavailableError
 from kfp_volcano.pipelines.backend.access import POD_NAMESPACE, Access
 from kfp_volcano.pipelines.backend.refusals import LaterError, UnauthenticatedError
 from kfp_volcano.pipelines.backend.transport import Transport, UnsentError
@@ -110,6 +110,11 @@ class Connection:
             return POD_NAMESPACE.read_text(encoding="utf-8").strip()
         raise SpecError("this backend serves several users: name your namespace", source="--namespace")
 
+    @property
+    def scope(self) -> dict[str, str]:
+        """What listings are asked with so that they are of the caller's things. Raises as `namespace`."""
+        return {"namespace": self.namespace} if self.namespace else {}
+
     def read(self, request: Callable[[], Found], *, patience_s: float | None = None) -> Found:
         """The answer to a request that may be repeated. Raises ClusterError."""
         return self._insist(request, patience_s, again=lambda _: True)
@@ -143,6 +148,16 @@ class Connection:
                 if clock() >= ends_at:
                     raise
                 self._pause(tries, error)
+
+    def create_or_find(self, request: Callable[[], Found], find: Callable[[], Found | None]) -> Found:
+        """What was created, by this request or, at the same time, by another's."""
+        try:
+            return self.create(request, find)
+        except ConflictError:
+            found = self.read(find)
+            if found is None:
+                raise
+            return found
 
     def pages(self, request: Callable[..., Any], field: str, **query: Any) -> Iterator[Any]:
         """All objects of a listing, page by page."""

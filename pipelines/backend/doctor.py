@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ClusterError, ForbiddenError, SpecError, UnavailableError
-from kfp_volcano.volcano.launcher.doctor import Finding
+from kfp_volcano.volcano.launcher.doctor import Finding, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["examine_backend"]
 
 _MADE_FOR = (2, 17)
-_VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def examine_backend(connection: Connection) -> Iterator[Finding]:
@@ -37,10 +35,9 @@ def examine_backend(connection: Connection) -> Iterator[Finding]:
 
 
 def _version(tag: str, host: str) -> Finding:
-    found = _VERSION.search(tag)
-    if found is None:
+    this = version_of(tag)
+    if this is None:
         return Finding("kfp backend", f"answers at {host}; says no version", ok=True)
-    this = tuple(map(int, found.groups()))
     made_for = ".".join(map(str, _MADE_FOR))
     remedy = f"this version was made for KFP {made_for}"
     return Finding("kfp backend", f"{tag} at {host}", this >= _MADE_FOR, remedy, required=False)
@@ -53,9 +50,9 @@ def _namespace(connection: Connection) -> Iterator[Finding]:
     except SpecError as error:
         yield Finding("kfp namespace", "none is named", ok=False, remedy=str(error))
         return
-    query = {"namespace": namespace} if namespace else {}
+    listing = connection.experiments.experiment_service_list_experiments
     try:
-        connection.read(lambda: connection.experiments.experiment_service_list_experiments(page_size=1, **query))
+        connection.read(lambda: listing(page_size=1, **connection.scope))
     except ClusterError as error:
         yield Finding("kfp namespace", f"{namespace} is not yours", ok=False, remedy=str(error))
         return

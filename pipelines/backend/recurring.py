@@ -23,7 +23,7 @@ from kfp_volcano.errors import ClusterError, ConflictError, NotFoundError, SpecE
 from kfp_volcano.pipelines.backend import versions
 from kfp_volcano.pipelines.backend.connection import matching
 from kfp_volcano.pipelines.backend.plan import Kept, Plan
-from kfp_volcano.pipelines.backend.runs import experiment_of
+from kfp_volcano.pipelines.backend.runs import Ending, experiment_of
 from kfp_volcano.pipelines.ir import CompiledPipeline
 from kfp_volcano.schemas.schedule import Change, Changes, Every, Schedule, Scheduled
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["RecurringRuns"]
 
 _NEWEST_FIRST = "created_at desc"
-_ENDED = {"SUCCEEDED", "SKIPPED", "FAILED", "CANCELED"}
 
 
 class RecurringRuns:
@@ -179,10 +178,7 @@ class RecurringRuns:
         return [kept for each in self._listing(name) if (kept := Kept.of(each)) is not None]
 
     def _listing(self, name: str | None) -> list[Any]:
-        namespace = self._connection.namespace
-        query = ({"namespace": namespace} if namespace else {}) | (
-            {"filter": matching("display_name", name)} if name else {}
-        )
+        query = {**self._connection.scope, **({"filter": matching("display_name", name)} if name else {})}
         listing = self._connection.pages(
             self._connection.recurring_runs.recurring_run_service_list_recurring_runs,
             "recurring_runs",
@@ -260,7 +256,7 @@ class RecurringRuns:
                 self._remove(new)
             raise
         running = self._last_run(old)
-        if running is not None and str(running.state) not in _ENDED:
+        if running is not None and str(running.state) not in Ending.__members__:
             self._tell(f"{plan.name}: the run {running.run_id} that was started before goes on")
         self._remove(old)
 

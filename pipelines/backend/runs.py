@@ -206,22 +206,16 @@ def experiment_of(connection: Connection, name: str) -> str:
     """The id of the experiment of that name, which is made if it is not there. Raises SpecError for an empty one."""
     if not name.strip():
         raise SpecError("an experiment has a name", source="experiment")
-    namespace = connection.namespace
-    query = {"filter": matching("display_name", name)} | ({"namespace": namespace} if namespace else {})
+    query = {"filter": matching("display_name", name), **connection.scope}
 
     def find() -> Any | None:
         listing = connection.pages(connection.experiments.experiment_service_list_experiments, "experiments", **query)
         return next(listing, None)
 
-    body = kfp_server_api.V2beta1Experiment(display_name=name, namespace=namespace)
-    try:
-        found = find() or connection.create(
-            lambda: connection.experiments.experiment_service_create_experiment(experiment=body), find
-        )
-    except ConflictError:  # another made it at the same time
-        found = find()
-        if found is None:
-            raise
+    body = kfp_server_api.V2beta1Experiment(display_name=name, namespace=connection.namespace)
+    found = find() or connection.create_or_find(
+        lambda: connection.experiments.experiment_service_create_experiment(experiment=body), find
+    )
     return str(found.experiment_id)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import kfp_server_api
 
-from kfp_volcano.errors import ConflictError, UnavailableError
+from kfp_volcano.errors import UnavailableError
 from kfp_volcano.pipelines.backend.connection import matching
 from kfp_volcano.version import __version__
 
@@ -86,7 +86,7 @@ def _uploaded(
                 str(file), name=name, pipelineid=pipeline_id, description=description
             )
 
-        return _created(connection, request, find)
+        return connection.create_or_find(request, find)
 
 
 def version_name(pipeline: str, digest: str) -> str:
@@ -96,27 +96,17 @@ def version_name(pipeline: str, digest: str) -> str:
 
 
 def _pipeline_id(connection: Connection, name: str) -> str:
-    namespace = connection.namespace
-
     def find() -> Any | None:
-        query = {"filter": matching("name", name)} | ({"namespace": namespace} if namespace else {})
+        query = {"filter": matching("name", name), **connection.scope}
         return next(connection.pages(connection.pipelines.pipeline_service_list_pipelines, "pipelines", **query), None)
 
     body = kfp_server_api.V2beta1Pipeline(
-        name=name, display_name=name, namespace=namespace, description=f"uploaded by kfp-volcano {__version__}"
+        name=name,
+        display_name=name,
+        namespace=connection.namespace,
+        description=f"uploaded by kfp-volcano {__version__}",
     )
-    found = find() or _created(
-        connection, lambda: connection.pipelines.pipeline_service_create_pipeline(pipeline=body), find
+    found = find() or connection.create_or_find(
+        lambda: connection.pipelines.pipeline_service_create_pipeline(pipeline=body), find
     )
     return str(found.pipeline_id)
-
-
-def _created(connection: Connection, request: Callable[[], Any], find: Callable[[], Any | None]) -> Any:
-    """What was created, by this request or, at the same time, by another's."""
-    try:
-        return connection.create(request, find)
-    except ConflictError:
-        found = connection.read(find)
-        if found is None:
-            raise
-        return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import ForbiddenError, NotFoundError, UnavailableError
@@ -12,7 +11,7 @@ from kfp_volcano.volcano.cluster.kubernetes.discovery import Discovery
 from kfp_volcano.volcano.cluster.kubernetes.refusals import INSTALL, rule
 from kfp_volcano.volcano.cluster.kubernetes.request import Request
 from kfp_volcano.volcano.cluster.preflight import usable_queues
-from kfp_volcano.volcano.launcher.doctor import Finding
+from kfp_volcano.volcano.launcher.doctor import Finding, version_of
 from kfp_volcano.volcano.launcher.permissions import COORDINATOR, STEPS, Need
 from kfp_volcano.volcano.model.objects import key_of
 from kfp_volcano.volcano.model.resources import format_quantity, resources
@@ -26,10 +25,10 @@ __all__ = ["examine_cluster"]
 
 _OLDEST_KUBERNETES = (1, 29)
 _OLDEST_VOLCANO = (1, 15)
+_UNKNOWN = (0, 0)
 _KINDS = ("Job", "PodGroup", "Queue", "Command")
 _PARTS = ("volcano-controller", "volcano-scheduler", "volcano-admission")
 """Labels `app` of Volcano's Deployments."""
-_VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def examine_cluster(cluster: KubernetesCluster, namespace: str, account: str | None = None) -> Iterator[Finding]:
@@ -80,7 +79,9 @@ def _visible(what: str, check: Callable[[KubernetesCluster], Finding], cluster: 
 def _version(discovery: Discovery) -> Finding:
     found = discovery.version()
     oldest = ".".join(map(str, _OLDEST_KUBERNETES))
-    return Finding("kubernetes", found, _numbers(found) >= _OLDEST_KUBERNETES, f"use Kubernetes {oldest} or newer")
+    return Finding(
+        "kubernetes", found, (version_of(found) or _UNKNOWN) >= _OLDEST_KUBERNETES, f"use Kubernetes {oldest} or newer"
+    )
 
 
 def _namespace(cluster: KubernetesCluster, name: str) -> Finding:
@@ -118,7 +119,7 @@ def _volcano(cluster: KubernetesCluster) -> Finding:
     if idle:
         remedy = f"kubectl -n {next(iter(found.values()))['metadata']['namespace']} get pods"
         return Finding("volcano", f"{versions}; {', '.join(idle)} not ready", ok=False, remedy=remedy)
-    new_enough = min(map(_numbers, images)) >= _OLDEST_VOLCANO
+    new_enough = min(version_of(image) or _UNKNOWN for image in images) >= _OLDEST_VOLCANO
     remedy = f"this version was made for Volcano {'.'.join(map(str, _OLDEST_VOLCANO))}"
     return Finding("volcano", versions, new_enough, remedy, required=False)
 
@@ -201,8 +202,3 @@ def _missing(discovery: Discovery, need: Need, namespace: str, who: str | None) 
         if not discovery.allows(request, account=who):
             where = "ClusterRole" if need.where == "everywhere" else f"Role in {namespace}"
             yield f"{where}: {rule(request)}  # {need.why}"
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    found = _VERSION.search(version)
-    return tuple(map(int, found.groups())) if found else (0, 0)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sys
 from dataclasses import dataclass
 from importlib import metadata
 
-__all__ = ["Finding", "examine"]
+__all__ = ["Finding", "examine", "version_of"]
 
 OLDEST_PYTHON = (3, 10)
 LEAST_MEMORY_GIB = 6
@@ -26,6 +27,15 @@ class Finding:
     remedy: str = ""
     required: bool = True
     """Whether anything works without it."""
+
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+
+
+def version_of(text: str) -> tuple[int, ...] | None:
+    """Major and minor number of what something says of its version; None where there are none."""
+    found = _VERSION.search(text)
+    return tuple(map(int, found.groups())) if found else None
 
 
 def examine() -> list[Finding]:
