@@ -18,6 +18,7 @@ from kfp_volcano.cli_backend import pairs
 from kfp_volcano.cli_convert import convert
 from kfp_volcano.cli_doctor import doctor
 from kfp_volcano.cli_jobs import jobs
+from kfp_volcano.cli_options import pools_option, profiles_option
 from kfp_volcano.cli_pools import pools
 from kfp_volcano.cli_priority import priority
 from kfp_volcano.cli_queues import queues
@@ -85,21 +86,6 @@ main.add_command(convert)
 spec_argument = click.argument("spec", type=click.Path(path_type=Path))
 pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path))
 pipeline_option = click.option("--pipeline", "name", metavar="NAME", help="Which pipeline, where the file has several.")
-
-
-profiles_option = click.option(
-    "--profiles",
-    type=click.Path(path_type=Path),
-    help="The platform's resource profiles (kind ResourceProfiles); also from KFP_VOLCANO_PROFILES.",
-)
-
-
-pools_option = click.option(
-    "--pools",
-    "pools_file",
-    type=click.Path(path_type=Path),
-    help="The platform's pools of shared GPUs (kind GPUPools); also from KFP_VOLCANO_POOLS.",
-)
 
 
 @main.command()

@@ -9,12 +9,13 @@ import sys
 import time
 import uuid
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, reach
+from kfp_volcano.cli_options import cluster_options, pools_option, profiles_option, reach
 from kfp_volcano.cli_tables import print_table
 from kfp_volcano.errors import SpecError
 from kfp_volcano.reading import read_document
@@ -52,8 +53,8 @@ why_option = click.option("--why", default="", metavar="TEXT", help="For the rec
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--run-id", metavar="ID", help="Names the Job; the same again adopts it. By default a new one.")
 @click.option("--detach", is_flag=True, help="Create the Job and leave it: the autoscaler resizes it.")
-@click.option("--profiles", type=click.Path(path_type=Path), help="As for validate.")
-@click.option("--pools", "pools_file", type=click.Path(path_type=Path), help="As for render.")
+@profiles_option
+@pools_option
 @cluster_options
 def submit(
     spec: Path,
@@ -128,7 +129,7 @@ def list_(namespace: str, *, all_namespaces: bool, output: str, kubeconfig: Path
     cluster, where, now = reach(kubeconfig, context), "" if all_namespaces else namespace, time.time()
     lines = job_lines(cluster, where, now)
     if output == "json":
-        click.echo(json.dumps([line.plain() for line in lines], indent=2))
+        click.echo(json.dumps([asdict(line) for line in lines], indent=2))
     elif lines:
         _show(lines, now)
     else:

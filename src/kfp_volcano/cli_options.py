@@ -12,9 +12,22 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.base import Cluster
 
-__all__ = ["cluster_options", "reach"]
+__all__ = ["cluster_options", "pools_option", "profiles_option", "reach"]
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
+
+
+profiles_option = click.option(
+    "--profiles",
+    type=click.Path(path_type=Path),
+    help="The platform's resource profiles (kind ResourceProfiles); also from KFP_VOLCANO_PROFILES.",
+)
+pools_option = click.option(
+    "--pools",
+    "pools_file",
+    type=click.Path(path_type=Path),
+    help="The platform's pools of shared GPUs (kind GPUPools); also from KFP_VOLCANO_POOLS.",
+)
 
 
 def cluster_options(command: Command) -> Command:

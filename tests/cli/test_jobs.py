@@ -12,10 +12,11 @@ from click.testing import CliRunner
 
 from kfp_volcano.cli import main
 from kfp_volcano.elastic.autoscaler.contracts import hold_of, request_of
+from kfp_volcano.elastic.autoscaler.executor import REQUEST_S
 from kfp_volcano.errors import ConflictError, NotFoundError, UnavailableError
 from kfp_volcano.volcano.cluster import connect
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
-from kfp_volcano.volcano.launcher.jobs import REQUEST_S, ask_for, workers_of
+from kfp_volcano.volcano.launcher.jobs import ask_for, workers_of
 from kfp_volcano.volcano.launcher.reference import JobRef
 
 RUN = ("--run-id", "r")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.contracts import (
     hold_of,
@@ -14,6 +14,7 @@ from kfp_volcano.elastic.autoscaler.contracts import (
     progress_of,
     spec_of,
 )
+from kfp_volcano.elastic.autoscaler.executor import REQUEST_S
 from kfp_volcano.elastic.autoscaler.resizing import request_patch
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, SpecError
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
 __all__ = ["JobLine", "ask_for", "cancel", "hold", "job_lines", "let_go", "workers_of"]
-
-REQUEST_S = 600.0
-"""How long a person's request waits for somebody to carry it out, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +57,6 @@ class JobLine:
     """Until when a person keeps the autoscaler off."""
     last_resize: str | None
     """How the last resize went, in words."""
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
 
 
 def job_lines(cluster: Cluster, namespace: str, now: float) -> list[JobLine]:
@@ -111,12 +105,8 @@ def ask_for(cluster: Cluster, ref: JobRef, size: int, *, by: str, why: str, requ
         NotFoundError: There is no such Job.
     """
     job = ref.read(cluster)
-    spec, current = spec_of(job), workers_of(job)
-    if spec is None or not spec.elastic:
-        raise SpecError(f"{ref} is not elastic: its number of workers cannot change", source=str(ref))
-    if size not in spec.workers.replicas.sizes:
-        sizes = ", ".join(map(str, spec.workers.replicas.sizes))
-        raise SpecError(f"{size} workers is none of its sizes: {sizes}", source=str(ref))
+    current = workers_of(job)
+    _check_size(ref, job, size, "its number of workers cannot change")
     state = job_state(job)
     if state.final or "deletionTimestamp" in job["metadata"]:
         raise SpecError(f"the Job has ended or is ending ({state.value})", source=str(ref))
@@ -147,13 +137,18 @@ def hold(cluster: Cluster, ref: JobRef, wanted: Hold) -> None:
         ClusterError: There is no such Job, or it has changed in between: call again.
     """
     job = ref.read(cluster)
+    _check_size(ref, job, wanted.override, "nothing resizes it")
+    cluster.patch("Job", ref.name, ref.namespace, annotation_patch(job, HOLD, dump(wanted)))
+
+
+def _check_size(ref: JobRef, job: Manifest, size: int | None, otherwise: str) -> None:
+    """Raise SpecError where a Job is not elastic, or cannot have that size; None stands for any."""
     spec = spec_of(job)
     if spec is None or not spec.elastic:
-        raise SpecError(f"{ref} is not elastic: nothing resizes it", source=str(ref))
-    if wanted.override is not None and wanted.override not in spec.workers.replicas.sizes:
+        raise SpecError(f"{ref} is not elastic: {otherwise}", source=str(ref))
+    if size is not None and size not in spec.workers.replicas.sizes:
         sizes = ", ".join(map(str, spec.workers.replicas.sizes))
-        raise SpecError(f"{wanted.override} workers is none of its sizes: {sizes}", source=str(ref))
-    cluster.patch("Job", ref.name, ref.namespace, annotation_patch(job, HOLD, dump(wanted)))
+        raise SpecError(f"{size} workers is none of its sizes: {sizes}", source=str(ref))
 
 
 def let_go(cluster: Cluster, ref: JobRef, *, by: str, now: float) -> bool:
