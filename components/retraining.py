@@ -61,7 +61,7 @@ def stage_model(volume: str, models: str, run_id: str, result: str) -> Staged:
 
     from kfp_volcano.volcano.launcher.retraining_steps import Places, stage_step
 
-    places = Places(volume=volume, data="", models=models)
+    places = Places(volume=volume, models=models)
     return Staged(*astuple(stage_step(places, run_id=run_id, result=result)))
 
 
@@ -96,7 +96,7 @@ def promote_model(
     from kfp_volcano.volcano.launcher.retraining_steps import Places, promote_step
 
     verdict = promote_step(
-        Places(volume=volume, data="", models=models),
+        Places(volume=volume, models=models),
         run_id=run_id,
         against=against,
         least_gain=least_gain,

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from kfp_volcano.errors import Problem, SpecError
+from kfp_volcano.volcano.cluster.kubernetes.own_pod import SERVICE_ACCOUNT
 
 __all__ = ["Access"]
 
@@ -19,7 +20,7 @@ ENV_TOKEN = "KFP_VOLCANO_KFP_TOKEN"  # noqa: S105 - a name
 ENV_COOKIES = "KFP_VOLCANO_KFP_COOKIES"
 POD_TOKEN = Path("/var/run/secrets/kubeflow/pipelines/token")
 """Where Kubeflow's PodDefault mounts the token that its backend takes from pods."""
-POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+POD_NAMESPACE = SERVICE_ACCOUNT / "namespace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

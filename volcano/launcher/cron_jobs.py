@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import fields, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import ConflictError, NotFoundError, Problem, SpecError
@@ -15,7 +15,7 @@ from kfp_volcano.schemas.validation import parse, training_job
 from kfp_volcano.volcano.launcher.coordinator_account import give_account
 from kfp_volcano.volcano.manifests.cron_job import cron_job, example_job
 from kfp_volcano.volcano.manifests.status import job_state
-from kfp_volcano.volcano.model.objects import holds, is_owned_by, labels_of
+from kfp_volcano.volcano.model.objects import holds, is_owned_by, labels_of, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,13 +71,7 @@ class CronJobs:
     def change(self, name: str, changes: Changes) -> Change:
         """See `Schedules.change`."""
         schedule = _schedule(self._ours(name))
-        values: dict[str, Any] = {
-            "when": changes.when,
-            "time_zone": changes.time_zone,
-            "work": changes.work,
-            "parameters": changes.parameters,
-            "catch_up": changes.catch_up,
-        }
+        values = {each.name: getattr(changes, each.name) for each in fields(changes)}
         return self.put(replace(schedule, **{key: value for key, value in values.items() if value is not None}))
 
     def pause(self, name: str) -> Change:
@@ -187,4 +181,4 @@ def _schedule(found: Manifest) -> Schedule:
 
 
 def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return datetime.fromtimestamp(parse_time(text), timezone.utc)

@@ -18,6 +18,7 @@ from kfp_volcano.schemas.names import MANAGED_LABEL, MANAGER, OWNER
 from kfp_volcano.schemas.records import Owner
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.launcher.leftovers import job_of, left_behind, read_leftovers
+from kfp_volcano.volcano.launcher.step_pod import run_of
 from kfp_volcano.volcano.launcher.workflows import read_run
 from kfp_volcano.volcano.manifests.status import JobState, job_state
 from kfp_volcano.volcano.model.objects import parse_time
@@ -101,7 +102,7 @@ def decide(job: Manifest, run: Run | None, now: float) -> Decision:
         return _decision(job, "keep", "it is being deleted")
     if run is None:
         return _decision(job, "keep", "no pipeline run of this cluster made it: whoever did ends it")
-    over, why = run.ended(job["metadata"]["namespace"] if _owning_workflow(job) else "", now)
+    over, why = run.ended(job["metadata"]["namespace"] if run_of(job) else "", now)
     if not over:
         return _decision(job, "keep", why)
     if job_state(job) is JobState.SUCCEEDED and not _outlived(job, now):
@@ -116,11 +117,6 @@ def _decided(cluster: Cluster, job: Manifest, namespace: str, now: float) -> Dec
         return None
     piped = owner.step == _PIPELINE_STEP and _RUN_ID.fullmatch(owner.run_id)
     return decide(job, read_run(cluster, owner.run_id, namespace) if piped else None, now)
-
-
-def _owning_workflow(job: Manifest) -> bool:
-    """Whether the Job belongs to a Workflow, which is in its namespace then."""
-    return any(owner["kind"] == "Workflow" for owner in job["metadata"].get("ownerReferences") or ())
 
 
 def _outlived(job: Manifest, now: float) -> bool:

@@ -7,7 +7,6 @@ import shutil
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.names import MOUNT_PATH
@@ -17,9 +16,6 @@ from kfp_volcano.volcano.launcher.data_manifest import DataManifest
 from kfp_volcano.volcano.launcher.reference import JobRef, effective_run_id
 from kfp_volcano.volcano.launcher.registry import Registry
 from kfp_volcano.volcano.launcher.step_record import failing_cleanly, say
-
-if TYPE_CHECKING:
-    from kfp_volcano.volcano.cluster.base import Cluster
 
 __all__ = ["Places", "Staged", "Verdict", "check_step", "promote_step", "stage_step"]
 
@@ -31,8 +27,8 @@ class Places:
     """Where things are: a volume claim, and folders on it."""
 
     volume: str
-    data: str
     models: str
+    data: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +57,7 @@ class Verdict:
 def check_step(places: Places, *, run_id: str, force: bool, report: str) -> str:
     """Compare the data with what the last model was trained with; returns `train` or `keep`."""
     with failing_cleanly("check-data"):
-        volume = _volume(connect(), places.volume)
-        registry, version = Registry(_below(volume, places.models, "models")), effective_run_id(run_id)
+        volume, registry, version = _opened(places, run_id)
         known = registry.data()
         manifest = DataManifest.of(_below(volume, places.data, "data"), known)
         if not manifest.files:
@@ -86,8 +81,7 @@ def stage_step(places: Places, *, run_id: str, result: str) -> Staged:
     By path and not as an artifact: KFP's launcher refuses to start a step with an artifact that is in no store.
     """
     with failing_cleanly("stage-model"):
-        volume = _volume(connect(), places.volume)
-        registry, version = Registry(_below(volume, places.models, "models")), effective_run_id(run_id)
+        volume, registry, version = _opened(places, run_id)
         registry.stage(version, _trained(volume, result) / FINAL)
         deployed = registry.deployed
         base = f"{MOUNT_PATH}/{places.models}"
@@ -112,8 +106,7 @@ def promote_step(
 ) -> Verdict:
     """Deploy the candidate if it is better, and remove what is no longer needed."""
     with failing_cleanly("promote-model"):
-        volume = _volume(connect(), places.volume)
-        registry, version = Registry(_below(volume, places.models, "models")), effective_run_id(run_id)
+        volume, registry, version = _opened(places, run_id)
         now = datetime.now(timezone.utc)
         at = now.isoformat(timespec="seconds")
         promoted, found = registry.decide(version, against=against or None, least_gain=least_gain, at=at)
@@ -127,7 +120,14 @@ def promote_step(
         return Verdict(promoted, found.metric, found.candidate, found.deployed)
 
 
-def _volume(cluster: Cluster, claim: str) -> Path:
+def _opened(places: Places, run_id: str) -> tuple[Path, Registry, str]:
+    """The volume, the registry on it, and the version that is this run's."""
+    volume = _volume(places.volume)
+    return volume, Registry(_below(volume, places.models, "models")), effective_run_id(run_id)
+
+
+def _volume(claim: str) -> Path:
+    cluster = connect()
     pod = cluster.own_pod()
     namespace = pod["metadata"]["namespace"] if pod else "default"
     found = cluster.volume(namespace, claim)

@@ -28,12 +28,12 @@ def in_own_namespace(wire: Any, pod: Manifest | None) -> Any:
     return {**wire, "metadata": {**metadata, "namespace": pod["metadata"]["namespace"]}}
 
 
-def run_of(pod: Manifest | None) -> Manifest | None:
-    """The owner reference to the run: the Argo Workflow that owns the step's pod; None where that is not known.
+def run_of(owned: Manifest | None) -> Manifest | None:
+    """The owner reference to the run: the Argo Workflow that owns a step's pod, or a Job; None where none is known.
 
     On a Job it makes the run neither the Job's controller nor wait for it.
     """
-    owners: list[Mapping[str, Any]] = pod["metadata"].get("ownerReferences") or [] if pod else []
+    owners: list[Mapping[str, Any]] = owned["metadata"].get("ownerReferences") or [] if owned else []
     for owner in owners:
         if owner["kind"] == "Workflow" and owner["apiVersion"].startswith(_ARGO):
             return {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}

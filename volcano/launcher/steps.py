@@ -107,7 +107,8 @@ def create_job(
     """
     started_at = time.time()
     pod, run = cluster.own_pod(), effective_run_id(run_id)
-    notes = (check_mount(cluster, pod, job, volume), unowned(pod, job.namespace))
+    alone = unowned(pod, job.namespace)
+    notes = (check_mount(cluster, pod, job, volume), alone)
     manifest = submit(
         cluster,
         in_its_pool(job),
@@ -116,7 +117,7 @@ def create_job(
         step="submit" if pod else "submit from outside",  # the reaper sees no run that is not on its cluster
         now=started_at,
         folder=folder,
-        owner=None if unowned(pod, job.namespace) else run_of(pod),
+        owner=None if alone else run_of(pod),
     )
     ref = JobRef.of(manifest)
     # The first train step takes it up; without it the autoscaler would think that nobody follows the Job.

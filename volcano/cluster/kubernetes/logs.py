@@ -20,6 +20,7 @@ from kfp_volcano.errors import InvalidError
 from kfp_volcano.volcano.cluster.base import KINDS
 from kfp_volcano.volcano.cluster.kubernetes.connection import Silence
 from kfp_volcano.volcano.cluster.kubernetes.request import Request
+from kfp_volcano.volcano.model.objects import container_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -169,8 +170,7 @@ def _is_init(pod: Manifest, container: str) -> bool:
 
 def _terminated(pod: Manifest, container: str) -> Mapping[str, Any]:
     """How a container's present run has ended; empty where it has not."""
-    status = pod.get("status") or {}
-    statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    statuses = container_statuses(pod)
     state = next((each.get("state") or {} for each in statuses if each["name"] == container), {})
     return state.get("terminated") or {}
 
