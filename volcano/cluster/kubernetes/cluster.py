@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
@@ -171,10 +170,12 @@ class KubernetesCluster:
 
     def own_pod(self) -> Manifest | None:
         """See `Cluster.own_pod`."""
-        if self._pod is not None and "spec" not in self._pod:  # what is asked of it does not change
-            with suppress(ForbiddenError, NotFoundError):
-                self._pod = self.get("Pod", self._pod["metadata"]["name"], self._pod["metadata"]["namespace"])
-        return self._pod
+        if self._pod is None:
+            return None
+        try:
+            return self.get("Pod", self._pod["metadata"]["name"], self._pod["metadata"]["namespace"])
+        except (ForbiddenError, NotFoundError):
+            return self._pod
 
     def preflight(self, job: Manifest) -> Findings:
         """See `Cluster.preflight`."""
