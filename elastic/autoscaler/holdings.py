@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE
+from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE, NodeState
 from kfp_volcano.schemas.names import GPU
 from kfp_volcano.volcano.model.objects import has_ended
 from kfp_volcano.volcano.model.resources import pod_request, resources
@@ -24,38 +25,38 @@ _MILLI = 1000
 class Nodes:
     """The GPUs of all nodes, and what pods of any queue hold of them."""
 
-    positions: Mapping[str, int]
-    """Position of each node that takes pods."""
-    free: tuple[int, ...]
-    releasing: tuple[int, ...]
-    """GPUs that terminating pods still hold on each."""
+    states: Mapping[str, NodeState]
+    """What is left on each node that takes pods, by name."""
     total: int
     """GPUs of the nodes that take pods, and those that pods still hold on others."""
 
     @classmethod
     def of(cls, nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> Nodes:
-        """Count; nodes in the order of their names."""
-        usable = sorted((node for node in nodes if _takes_pods(node)), key=lambda node: str(node["metadata"]["name"]))
-        positions = {str(node["metadata"]["name"]): index for index, node in enumerate(usable)}
-        sizes = [_gpus((node.get("status") or {}).get("allocatable")) for node in usable]
-        held, releasing, elsewhere = [0] * len(usable), [0] * len(usable), 0
+        """Count."""
+        sizes = {
+            str(node["metadata"]["name"]): _gpus((node.get("status") or {}).get("allocatable"))
+            for node in nodes
+            if _takes_pods(node)
+        }
+        held, releasing, elsewhere = Counter[str](), Counter[str](), 0
         for pod in pods:
             if not holds_gpus(pod):
                 continue
-            position, gpus = positions.get(pod["spec"]["nodeName"]), gpus_of(pod["spec"])
-            if position is None:
+            node, gpus = str(pod["spec"]["nodeName"]), gpus_of(pod["spec"])
+            if node not in sizes:
                 elsewhere += gpus
                 continue
-            held[position] += gpus
-            releasing[position] += gpus if is_terminating(pod) else 0
-        free = tuple(max(0, size - taken) for size, taken in zip(sizes, held, strict=True))
-        return cls(positions, free, tuple(releasing), sum(sizes) + elsewhere)
+            held[node] += gpus
+            releasing[node] += gpus if is_terminating(pod) else 0
+        states = {name: NodeState(max(0, size - held[name]), releasing[name]) for name, size in sorted(sizes.items())}
+        return cls(states, sum(sizes.values()) + elsewhere)
 
-    def position(self, pod: Manifest | None) -> int:
+    def place(self, pod: Manifest | None) -> str:
         """Where a worker is, in a snapshot's terms; NOWHERE also for a pod that is missing, finished or leaving."""
         if pod is None or not holds_gpus(pod) or is_terminating(pod):
             return NOWHERE
-        return self.positions.get(pod["spec"]["nodeName"], UNUSABLE)
+        node = str(pod["spec"]["nodeName"])
+        return node if node in self.states else UNUSABLE
 
 
 def gpus_of(pod_spec: Mapping[str, Any]) -> int:

@@ -6,7 +6,7 @@ queue's status: Volcano takes terminating pods off it at once, while they hold t
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -87,17 +87,20 @@ class QueueView:
 
     def snapshot(self, now: float, namespace: str = "") -> QueueSnapshot:
         """What a policy may know; see `observe`."""
-        jobs = (self._elastic_job(job, now) for job in self._jobs if namespace in {"", job["metadata"]["namespace"]})
+        found = (self._elastic_job(job, now) for job in self._jobs if namespace in {"", job["metadata"]["namespace"]})
+        jobs = tuple(sorted((job for job in found if job), key=lambda job: job.key))
+        hosts = {node for job in jobs for node in job.nodes}
+        states = self._nodes.states
         gangs = chain(map(self._gang, self._jobs), map(self._loose_gang, self._loose_groups))
         return QueueSnapshot(
             queue=self.queue,
             at=now,
             limit_gpus=self._limit,
             allocated_gpus=self._allocated[self.queue],
-            free_gpus_by_node=self._nodes.free,
-            releasing_gpus_by_node=self._nodes.releasing,
+            nodes={name: state for name, state in states.items() if name in hosts},
+            crowd=Counter(state for name, state in states.items() if name not in hosts),
             releasing_gpus=self._releasing,
-            jobs=tuple(sorted((job for job in jobs if job), key=lambda job: job.key)),
+            jobs=jobs,
             pending=tuple(sorted((gang for gang in gangs if gang), key=lambda gang: (gang.since, gang.key))),
         )
 
@@ -150,7 +153,7 @@ class QueueView:
             max_workers=replicas.max,
             sizes=replicas.sizes,
             gpus_per_worker=_worker_gpus(job),
-            nodes=tuple(map(self._nodes.position, workers)),
+            nodes=tuple(map(self._nodes.place, workers)),
             priority=self._priority(job),
             cooldown_s=spec.elasticity.cooldown_s,
             last_resize_at=last.done_at if last else None,

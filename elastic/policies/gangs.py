@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kfp_volcano.elastic.policies.room import future_room
+from kfp_volcano.elastic.policies.room import room_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class Service:
     unserved: tuple[PendingGang, ...]
     """Gangs that all surplus together would not serve; nothing is given for them."""
     room: Room
-    """What remains, once everything has come free, when each served gang has its GPUs."""
+    """What remains, now and once everything has come free, when each served gang has its GPUs."""
 
 
 def serve(snapshot: QueueSnapshot) -> Service:
@@ -42,7 +42,7 @@ def serve(snapshot: QueueSnapshot) -> Service:
     other the Jobs of lowest priority give first, and among those the one with most surplus; each gives the least that
     one of its sizes allows.
     """
-    room = future_room(snapshot)
+    room = room_of(snapshot)
     jobs = {job.key: job for job in snapshot.jobs}
     sizes: dict[str, int] = {}
     causes: dict[str, PendingGang] = {}
@@ -55,11 +55,11 @@ def serve(snapshot: QueueSnapshot) -> Service:
             continue
         served.append(gang)
         for key, size in cheapest.items():
-            room = room.give(jobs[key].nodes[size:], jobs[key].gpus_per_worker)
+            room = room.give(jobs[key].nodes[size:], jobs[key].gpus_per_worker, jobs[key].shape)
             jobs[key] = replace(jobs[key], workers=size, nodes=jobs[key].nodes[:size])
             sizes[key] = size
             causes[key] = gang
-        room = room.take(gang.pods) or room
+        room = room.take(_pods(gang), later=True) or room
     return Service(sizes, causes, tuple(served), tuple(unserved), room)
 
 
@@ -75,8 +75,8 @@ def _cheapest(gang: PendingGang, room: Room, givers: Sequence[ElasticJob]) -> di
     def fits() -> bool:
         after = room
         for job in givers:
-            after = after.give(job.nodes[sizes[job.key] :], job.gpus_per_worker)
-        return after.take(gang.pods) is not None
+            after = after.give(job.nodes[sizes[job.key] :], job.gpus_per_worker, job.shape)
+        return after.take(_pods(gang), later=True) is not None
 
     for job in givers:
         smaller = iter(sorted((size for size in job.sizes if size < job.workers), reverse=True))
@@ -92,3 +92,7 @@ def _cheapest(gang: PendingGang, room: Room, givers: Sequence[ElasticJob]) -> di
                 break
             sizes[job.key] = given
     return {job.key: sizes[job.key] for job in givers if sizes[job.key] != job.workers}
+
+
+def _pods(gang: PendingGang) -> list[tuple[str, int]]:
+    return [(gang.shape, gpus) for gpus in gang.pods]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.policies.policy import Decision, Policy, Reason, hold
-from kfp_volcano.elastic.policies.room import free_room
+from kfp_volcano.elastic.policies.room import room_of, unclaimed
 from kfp_volcano.elastic.policies.snapshot import NOWHERE
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Guarded:
     def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
         """One decision for each Job, sorted by key; see `Policy`."""
         verdicts = {job.key: verdict for job in snapshot.jobs if (verdict := _verdict(job, snapshot.at))}
-        room = free_room(snapshot)
+        room = unclaimed(room_of(snapshot), snapshot)
         decisions: dict[str, Decision] = {}
         for job in sorted(snapshot.jobs, key=lambda job: (-job.priority, job.key)):
             verdict = verdicts.get(job.key)
@@ -75,7 +75,7 @@ class Guarded:
             return hold(job, verdict.reason, verdict.explanation, self.name), room
         if size not in job.sizes:
             return hold(job, Reason.OUT_OF_RANGE, f"the policy asked for {_not_a_size(job, size)}", self.name), room
-        after = room if size < job.workers else room.take([job.gpus_per_worker] * (size - job.workers))
+        after = room if size < job.workers else room.take([(job.shape, job.gpus_per_worker)] * (size - job.workers))
         if after is None:
             return hold(job, Reason.NO_ROOM, _no_room(job, size, room), self.name), room
         return decision, after
@@ -188,7 +188,7 @@ def _imposed(job: ElasticJob, verdict: _Verdict, room: Room) -> tuple[Decision, 
     """The decision a guard takes itself, and the room that is left."""
     size = verdict.target if verdict.target is not None else job.workers
     by = "person" if verdict.reason is Reason.OVERRIDE else "guards"
-    after = room if size < job.workers else room.take([job.gpus_per_worker] * (size - job.workers))
+    after = room if size < job.workers else room.take([(job.shape, job.gpus_per_worker)] * (size - job.workers))
     if after is None:
         return hold(job, Reason.NO_ROOM, _no_room(job, size, room), by), room
     decision = Decision(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping  # noqa: TC003 - types of fields are read when logs are
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -66,6 +67,10 @@ class Decision:
     urgent: bool
     """Owed to a gang that waits: neither cooldown nor a step of a pipeline is waited for."""
     policy: str
+    recommended: int | None = None
+    """What the policy computed before stabilising it; None where it knows no such thing. Remembered for later turns."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What it was computed from, by name, beside what the sentence says."""
 
     @property
     def resizes(self) -> bool:

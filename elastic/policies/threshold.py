@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kfp_volcano.elastic.policies.gangs import serve
 from kfp_volcano.elastic.policies.policy import Decision, Reason, hold
-from kfp_volcano.elastic.policies.room import free_room
+from kfp_volcano.elastic.policies.room import room_of, unclaimed
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.gangs import Service
@@ -35,8 +35,8 @@ class Threshold:
     def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
         """One decision for each Job, sorted by key; see `Policy`."""
         service = serve(snapshot)
-        free = free_room(snapshot)
-        idle = free.within(service.room)
+        free = unclaimed(room_of(snapshot), snapshot)
+        idle = unclaimed(service.room, snapshot)
         grown = _grown(snapshot, service, idle) if self._enough(idle, snapshot) else {}
         jobs = sorted(snapshot.jobs, key=lambda job: job.key)
         return tuple(
@@ -79,7 +79,7 @@ def _grown(snapshot: QueueSnapshot, service: Service, room: Room) -> dict[str, i
     while candidates:
         job = min(candidates, key=lambda job: (-job.priority, sizes[job.key] * job.gpus_per_worker, job.key))
         size = min((size for size in job.sizes if size > sizes[job.key]), default=None)
-        after = size and room.take([job.gpus_per_worker] * (size - sizes[job.key]))
+        after = size and room.take([(job.shape, job.gpus_per_worker)] * (size - sizes[job.key]))
         if size and after:
             sizes[job.key], room = size, after
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfp_volcano.elastic.autoscaler.observation import WATCHED, QueueView, observe
-from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE
+from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE, NodeState
 from kfp_volcano.schemas.names import GPU, HOLD, PROGRESS, REQUEST, RESIZE
 from kfp_volcano.schemas.records import Hold, Phase, ResizeOutcome, ResizeRequest
 
@@ -93,21 +93,21 @@ def test_a_pod_holds_its_gpus_until_it_is_gone():
         pod("digits", "main", 2, phase="Pending"),
     )
     assert seen.allocated_gpus == 1
-    assert seen.free_gpus_by_node == (3, 4)
-    assert (seen.releasing_gpus, seen.releasing_gpus_by_node) == (1, (1, 0))
+    assert seen.crowd == {NodeState(3, 1): 1, NodeState(4): 1}
+    assert seen.releasing_gpus == 1
 
 
 def test_pods_of_other_queues_take_room_on_nodes_only():
     """They are no part of what the queue has allocated."""
     seen = snapshot(job("other", queue="default"), pod("other", "main", 0, node="node-0", gpus=3, queue="default"))
-    assert (seen.allocated_gpus, seen.free_gpus_by_node) == (0, (1, 4))
+    assert (seen.allocated_gpus, seen.crowd) == (0, {NodeState(1): 1, NodeState(4): 1})
 
 
 @pytest.mark.parametrize("closed", [{"unschedulable": True}, {"ready": "False"}, {"ready": "Unknown"}])
 def test_nodes_that_take_no_pods_have_no_room(closed):
     """Cordoned, or not ready; what is held there still counts."""
     seen = snapshot(job(), pod("digits", "main", 0, node="node-1"), nodes=(NODES[0], node("node-1", 4, **closed)))
-    assert seen.free_gpus_by_node == (4,)
+    assert seen.crowd == {NodeState(4): 1}
     assert (seen.limit_gpus, seen.allocated_gpus) == (5, 1)
 
 
@@ -187,7 +187,7 @@ def test_an_elastic_job_is_seen_whole(cluster):
     assert (seen.min_workers, seen.max_workers, seen.sizes) == (2, 8, tuple(range(2, 9)))
     assert (seen.gpus_per_worker, seen.cooldown_s) == (1, 60.0)
     assert len(seen.nodes) == 4
-    assert set(seen.nodes) <= {0, UNUSABLE}
+    assert set(seen.nodes) <= {"node-0", UNUSABLE}
     assert (seen.resize_open, seen.target_workers) == (True, 8)
     assert seen.hold == Hold(until=NOW + 5, by="ada")
     assert seen.remaining_s == 90.0

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from books import name, states
 from kfp_volcano.elastic.policies.guards import PLACE_S, Guarded, next_change
 from kfp_volcano.elastic.policies.policy import Decision, Reason
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, ElasticJob, PendingGang, QueueSnapshot
@@ -21,9 +22,9 @@ JOB = ElasticJob(
     max_workers=8,
     sizes=(2, 4, 8),
     gpus_per_worker=1,
-    nodes=(0, 0, 0, 0),
+    nodes=(name(0),) * 4,
 )
-OTHER = replace(JOB, key="ml/other", nodes=(1, 1, 1, 1))
+OTHER = replace(JOB, key="ml/other", nodes=(name(1),) * 4)
 GANG = PendingGang(key="vision/big", pods=(1, 1), since=0.0)
 
 
@@ -56,7 +57,7 @@ def queue(*jobs, free=(4, 4), gangs=()):
         at=NOW,
         limit_gpus=16,
         allocated_gpus=sum(len(job.nodes) - job.nodes.count(NOWHERE) for job in jobs),
-        free_gpus_by_node=free,
+        nodes=states(free),
         jobs=jobs,
         pending=gangs,
     )
@@ -126,7 +127,7 @@ def test_a_job_that_may_not_give_is_passed_over():
 
 def test_surplus_that_finds_no_node_is_given_up():
     """After a while in vain the Job is settled at what it has; before, it is left alone."""
-    waiting = replace(JOB, nodes=(0, 0, NOWHERE, NOWHERE), waiting_since=NOW - PLACE_S)
+    waiting = replace(JOB, nodes=(name(0), name(0), NOWHERE, NOWHERE), waiting_since=NOW - PLACE_S)
     assert decide(Says({}), queue(waiting)) == {JOB.key: (2, Reason.UNPLACED)}
     assert decide(Says({}), queue(replace(waiting, waiting_since=NOW - PLACE_S + 1)))[JOB.key][0] == 4
 

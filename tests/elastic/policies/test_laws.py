@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from books import bare_room, name, pods, states
 from kfp_volcano.elastic.policies.gangs import serve
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.policy import Decision, Reason
-from kfp_volcano.elastic.policies.room import Room
-from kfp_volcano.elastic.policies.snapshot import NOWHERE, ElasticJob, PendingGang, QueueSnapshot
+from kfp_volcano.elastic.policies.snapshot import NOWHERE, ElasticJob, NodeState, PendingGang, QueueSnapshot
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.schemas.records import Hold
 
@@ -45,7 +45,7 @@ def snapshots(draw, *, guards=True):
             max_workers=most,
             sizes=tuple(sorted(between | {least, most})),
             gpus_per_worker=gpus,
-            nodes=(*nodes, *[NOWHERE] * unplaced),
+            nodes=(*map(name, nodes), *[NOWHERE] * unplaced),
             priority=draw(st.integers(0, 2)),
         )
         jobs.append(draw(guarded(job)) if guards else job)
@@ -59,7 +59,7 @@ def snapshots(draw, *, guards=True):
         at=NOW,
         limit_gpus=draw(st.integers(held, total)),
         allocated_gpus=held,
-        free_gpus_by_node=tuple(free),
+        nodes=states(free),
         jobs=tuple(jobs),
         pending=waiting,
     )
@@ -126,7 +126,7 @@ def test_growth_takes_no_more_than_is_free(snapshot):
         for gpus in [jobs[decision.job].gpus_per_worker] * (decision.to_workers - decision.from_workers)
     ]
     assert sum(grown) <= snapshot.free_gpus
-    assert not grown or Room(snapshot.limit_gpus - snapshot.allocated_gpus, snapshot.free_gpus_by_node).take(grown)
+    assert not grown or bare_room(snapshot).take(pods(grown))
 
 
 @given(snapshots(), st.randoms(use_true_random=False))
@@ -157,13 +157,13 @@ def test_only_gangs_are_urgent(snapshot):
 def test_a_gang_that_a_shrink_serves_is_served(snapshot, gang):
     """If one gang waits that fits when all surplus is gone, it fits after what was decided."""
     snapshot = replace(snapshot, pending=(gang,))
-    before = Room(snapshot.limit_gpus - snapshot.allocated_gpus, snapshot.free_gpus_by_node)
+    before = bare_room(snapshot)
     smallest, after = before, before
     for job, decision in zip(sorted(snapshot.jobs, key=lambda job: job.key), decide(snapshot), strict=True):
         smallest = smallest.give(job.nodes[min(job.sizes) :], job.gpus_per_worker)
         after = after.give(job.nodes[decision.to_workers :], job.gpus_per_worker)
-    if smallest.take(gang.pods) is not None:
-        assert after.take(gang.pods) is not None
+    if smallest.take(pods(gang.pods), later=True) is not None:
+        assert after.take(pods(gang.pods), later=True) is not None
     else:
         assert not any(decision.reason is Reason.GANG_PENDING for decision in decide(snapshot))
 
@@ -176,10 +176,10 @@ def test_no_job_gives_more_than_it_has_to(snapshot, gang):
     jobs = {job.key: job for job in snapshot.jobs}
     for key in given_up:
         larger = min({jobs[key].workers, *(size for size in jobs[key].sizes if size > given_up[key])})
-        room = Room(snapshot.limit_gpus - snapshot.allocated_gpus, snapshot.free_gpus_by_node)
+        room = bare_room(snapshot)
         for other, size in {**given_up, key: larger}.items():
             room = room.give(jobs[other].nodes[size:], jobs[other].gpus_per_worker)
-        assert room.take(gang.pods) is None
+        assert room.take(pods(gang.pods), later=True) is None
 
 
 @given(snapshots(guards=False))
@@ -195,27 +195,27 @@ def test_constant_load_settles(snapshot):
 
 def carried_out(snapshot: QueueSnapshot, decisions: tuple[Decision, ...]) -> QueueSnapshot:
     """The queue when the decisions are done and gangs that fit have started; they run for ever."""
-    room = Room(snapshot.limit_gpus - snapshot.allocated_gpus, snapshot.free_gpus_by_node)
+    room = bare_room(snapshot)
     sizes = {decision.job: decision.to_workers for decision in decisions}
     jobs, waiting = [], []
     for job in snapshot.jobs:
         room = room.give(job.nodes[sizes[job.key] :], job.gpus_per_worker)
         jobs.append(replace(job, workers=sizes[job.key], nodes=job.nodes[: sizes[job.key]]))
     for gang in sorted(snapshot.pending, key=lambda gang: (-gang.priority, gang.since, gang.key)):
-        after = room.take(gang.pods)
+        after = room.take(pods(gang.pods), later=True)
         waiting += [] if after else [gang]
         room = after or room
     for index, job in enumerate(jobs):
         nodes = [node for node in job.nodes if node != NOWHERE]
-        while len(nodes) < job.workers and (after := room.take((job.gpus_per_worker,))):
-            changed = [at for at, (one, other) in enumerate(zip(room.nodes, after.nodes, strict=True)) if one != other]
+        while len(nodes) < job.workers and (after := room.take(pods([job.gpus_per_worker]), later=True)):
+            changed = [node for node, spot in after.named.items() if spot.later != room.named[node].later]
             nodes, room = [*nodes, *changed], after
         nodes += [NOWHERE] * (job.workers - len(nodes))
         jobs[index] = replace(job, nodes=tuple(nodes), running=job.workers)
     return replace(
         snapshot,
-        allocated_gpus=snapshot.limit_gpus - room.limit,
-        free_gpus_by_node=room.nodes,
+        allocated_gpus=snapshot.limit_gpus - room.limit_later,
+        nodes={node: NodeState(spot.later) for node, spot in room.named.items()},
         jobs=tuple(jobs),
         pending=tuple(waiting),
     )

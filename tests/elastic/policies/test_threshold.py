@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from books import name, states
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, ElasticJob, PendingGang, QueueSnapshot
 from kfp_volcano.elastic.policies.threshold import Threshold
@@ -20,7 +21,7 @@ def job(key="ml/digits", *, nodes, low=2, sizes=(2, 3, 4, 5, 6, 7, 8), **more):
         max_workers=max(sizes),
         sizes=sizes,
         gpus_per_worker=more.pop("gpus", 1),
-        nodes=tuple(nodes),
+        nodes=tuple(map(name, nodes)),
         **more,
     )
 
@@ -29,14 +30,14 @@ def gang(*pods, key="vision/big", since=0.0, priority=0):
     return PendingGang(key=key, pods=pods, since=since, priority=priority)
 
 
-def queue(jobs, *, free, gangs=(), limit=8, allocated=None, **more):
+def queue(jobs, *, free, gangs=(), limit=8, allocated=None, releasing=(), **more):
     held = sum(len(each.nodes) * each.gpus_per_worker for each in jobs)
     return QueueSnapshot(
         queue="research",
         at=NOW,
         limit_gpus=limit,
         allocated_gpus=held if allocated is None else allocated,
-        free_gpus_by_node=tuple(free),
+        nodes=states(free, releasing),
         jobs=tuple(jobs),
         pending=tuple(gangs),
         **more,
@@ -182,7 +183,7 @@ def test_gpus_that_are_coming_free_are_waited_for():
         free=(0, 0),
         allocated=8,
         gangs=[gang(1, 1, 1, 1)],
-        releasing_gpus_by_node=(0, 4),
+        releasing=(0, 4),
         releasing_gpus=4,
     )
     assert sizes(snapshot) == {"ml/digits": 4}
