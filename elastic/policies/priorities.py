@@ -1,10 +1,10 @@
 """Order among Jobs: raises or lowers a Job's priority class within a stated range, beside any policy of sizes. Pure.
 
 A Job starts from its *base*: the class of its spec, or the one that a person gave it since. It rises by a class for
-each `waiting` that it has waited, by one while it is almost done (what is left is worth more than what would be lost), and
-by one while it trains far below what it has reached before; it sinks by one while it stands still. All of that within
-`up` and `down` classes of its base, so that order follows importance; and because waiting raises it, nothing starves:
-after `up` times `waiting` it is at the top of its range, where Volcano serves the oldest first.
+each `waiting` that it has waited, by one while it is almost done (what would be lost is worth more than what is left),
+and by one while it trains far below what it has reached before; it sinks by one while it stands still. All of that
+within `up` and `down` classes of its base, so that order follows importance; and because waiting raises it, nothing
+starves: after `up` times `waiting` it is at the top of its range, where Volcano serves the oldest first.
 
 What no longer holds is taken back after `settle` only, and never while the Job waits: a gang that rose to be let in
 would otherwise be the next to be taken from.
