@@ -26,6 +26,7 @@ NAMES = sorted(
 )
 TRAINING_JOB = load_schema("training-job.v1")
 RECORDS = {
+    "advice": records.Advice,
     "owner": records.Owner,
     "request": records.ResizeRequest,
     "resize": records.ResizeOutcome,
