@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,11 @@ class Adviser:
             text = dump(Advice(at=now, explanation="; ".join(one.explanation for one in found), cpu=cpu, memory=memory))
             namespace, _, name = key.partition("/")
             with suppress(ConflictError, NotFoundError):
-                update_annotation(self._cluster, "Job", name, namespace, ADVICE, lambda _, text=text: text)
+                update_annotation(self._cluster, "Job", name, namespace, ADVICE, partial(_whatever, text=text))
                 self._written[key] = (cpu, memory)
                 _log.info("%s: %s", key, "; ".join(one.explanation for one in found))
+
+
+def _whatever(_: str | None, text: str) -> str:
+    """The text, whatever stood there: the newest advice holds."""
+    return text
