@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kfp_volcano.cli_autoscaler import autoscaler
 from kfp_volcano.cli_backend import pairs
 from kfp_volcano.cli_convert import convert
 from kfp_volcano.cli_doctor import doctor
@@ -263,6 +264,7 @@ main.add_command(queues)
 main.add_command(pools)
 main.add_command(priority)
 main.add_command(reap)
+main.add_command(autoscaler)
 
 
 def _finish(plan: Any, companion: Any = None) -> None:

@@ -1,0 +1,12 @@
+"""The commands `kfp-volcano autoscaler …`: each in a module of its own."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["autoscaler"]
+
+
+@click.group()
+def autoscaler() -> None:
+    """Size the elastic trainings of queues, and tell why they have the size they have."""
