@@ -16,6 +16,7 @@ PROGRESS = "kfp-volcano/progress"
 STEPS = "kfp-volcano/steps"
 HOLD = "kfp-volcano/hold"
 MOVES = "kfp-volcano/moves"
+CLASSES = "kfp-volcano/classes"
 SPEC = "kfp-volcano/spec"
 """The TrainingJob the Job was rendered from, as JSON: what the autoscaler and the steps read ranges from."""
 

@@ -33,6 +33,7 @@ RECORDS = {
     "steps": records.StepRecord,
     "hold": records.Hold,
     "moves": records.Move,
+    "classes": records.ClassChange,
     "unfit": records.Unfit,
 }
 FILLED_IN = {"profile"}
