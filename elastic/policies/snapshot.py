@@ -22,6 +22,7 @@ __all__ = [
     "NodeState",
     "PendingGang",
     "QueueSnapshot",
+    "Ranked",
     "Resized",
     "Sample",
     "Shape",
@@ -210,6 +211,34 @@ class PendingGang:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A Job of the queue whose priority class may be changed: one of ours, elastic or not, that has not ended."""
+
+    key: str
+    """namespace/name."""
+    priority_class: str
+    """Empty for none."""
+    base_class: str
+    """The class of its spec, or the last one that a person gave it."""
+    surplus_priority: int | None = None
+    """Value of the class of its surplus, which cannot change; None where it has no such."""
+    waiting_since: float | None = None
+    """Since when its gang waits; None while it runs."""
+    ranked_at: float | None = None
+    """When its class was last changed."""
+    sized_at: float | None = None
+    """When it got its present number of workers; None if it began with it."""
+    done: float | None = None
+    """Share of its steps that are done, 0 to 1, where training reports progress."""
+    progressed_at: float | None = None
+    """When training last reported progress."""
+    throughput: float | None = None
+    """Samples per second at present."""
+    best_throughput: float | None = None
+    """The most it had at any size, samples per second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSnapshot:
     """One queue at one moment."""
 
@@ -239,6 +268,10 @@ class QueueSnapshot:
     claims: tuple[PendingGang, ...] = ()
     """Gangs of other queues, each within what its queue deserves, for which this queue is asked to give back what it
     has borrowed. Each is asked of one queue: of the one most over its share."""
+    ranked: tuple[Ranked, ...] = ()
+    """Jobs of this queue whose class may be changed; only where a policy changes classes."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """The cluster's PriorityClasses, name to value; only where a policy changes classes."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Values from outside, by name: external metrics of the policy."""
     stale_s: float = 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import signal
 import sys
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, pools_option, profiles_option, reach
+from kfp_volcano.cli_options import cluster_options, pools_option, profiles_option, reach, whoever, why_option
 from kfp_volcano.cli_tables import print_table
 from kfp_volcano.errors import SpecError
 from kfp_volcano.reading import read_document
@@ -46,7 +45,6 @@ def jobs() -> None:
 
 
 job_argument = click.argument("job", metavar="[NAMESPACE/]JOB")
-why_option = click.option("--why", default="", metavar="TEXT", help="For the record, and for whoever asks later.")
 
 
 @jobs.command()
@@ -156,7 +154,7 @@ def resize(job: str, workers: int, *, why: str, detach: bool, kubeconfig: Path |
     from kfp_volcano.volcano.launcher.jobs import ask_for  # noqa: PLC0415
 
     cluster, ref, name = reach(kubeconfig, context), _ref(job), f"jobs-resize:{uuid.uuid4().hex[:8]}"
-    if not ask_for(cluster, ref, workers, by=_who(), why=why, request_id=uuid.uuid4().hex, now=time.time()):
+    if not ask_for(cluster, ref, workers, by=whoever(), why=why, request_id=uuid.uuid4().hex, now=time.time()):
         click.echo(f"{ref} has {workers} workers already", err=True)
         return
     click.echo(f"{ref}: asked for {workers} workers", err=True)
@@ -188,7 +186,7 @@ def hold(job: str, *, lasting: str, size: int | None, why: str, kubeconfig: Path
     except ValueError as error:
         raise SpecError(f"{lasting!r} is no duration, such as 90s, 30m or 2h", source="--for") from error
     cluster, ref = reach(kubeconfig, context), _ref(job)
-    launcher.hold(cluster, ref, Hold(until=time.time() + seconds, by=_who(), override=size, reason=why))
+    launcher.hold(cluster, ref, Hold(until=time.time() + seconds, by=whoever(), override=size, reason=why))
     click.echo(f"{ref}: no automatic resize for {lasting}" + (f", after one to {size} workers" if size else ""))
 
 
@@ -204,7 +202,7 @@ def release(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
     from kfp_volcano.volcano.launcher.jobs import let_go  # noqa: PLC0415
 
     ref = _ref(job)
-    held = let_go(reach(kubeconfig, context), ref, by=_who(), now=time.time())
+    held = let_go(reach(kubeconfig, context), ref, by=whoever(), now=time.time())
     click.echo(f"{ref}: {'the autoscaler may resize it again' if held else 'was not held'}")
 
 
@@ -227,13 +225,6 @@ def _ref(job: str) -> JobRef:
     from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
 
     return JobRef.parse(job if "/" in job else f"default/{job}")
-
-
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user id without a name, as in many containers
-        return "somebody"
 
 
 def _follow(cluster: Cluster, ref: JobRef, *, holder: str | None) -> None:

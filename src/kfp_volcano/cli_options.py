@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.base import Cluster
 
-__all__ = ["cluster_options", "pools_option", "profiles_option", "reach"]
+__all__ = ["cluster_options", "pools_option", "profiles_option", "reach", "whoever", "why_option"]
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
@@ -28,6 +29,9 @@ pools_option = click.option(
     type=click.Path(path_type=Path),
     help="The platform's pools of shared GPUs (kind GPUPools); also from KFP_VOLCANO_POOLS.",
 )
+
+
+why_option = click.option("--why", default="", metavar="TEXT", help="For the record, and for whoever asks later.")
 
 
 def cluster_options(command: Command) -> Command:
@@ -48,3 +52,11 @@ def reach(kubeconfig: Path | None, context: str | None) -> Cluster:
     if kubeconfig is None and context is None:
         return connect.connect()
     return connect.kubernetes(kubeconfig, context)
+
+
+def whoever() -> str:
+    """Who gives the command, for the record."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as in many containers
+        return "somebody"

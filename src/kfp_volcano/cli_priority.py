@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, reach
+from kfp_volcano.cli_options import cluster_options, reach, whoever, why_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,11 +18,13 @@ __all__ = ["priority"]
 @click.command()
 @click.argument("job", metavar="[NAMESPACE/]JOB")
 @click.argument("name", metavar="CLASS")
+@why_option
 @cluster_options
-def priority(job: str, name: str, *, kubeconfig: Path | None, context: str | None) -> None:
+def priority(job: str, name: str, *, why: str, kubeconfig: Path | None, context: str | None) -> None:
     """Change the priority of a Job that lives, and say what that reaches.
 
-    JOB is the Volcano Job's name, in `default` if no namespace is given.
+    JOB is the Volcano Job's name, in `default` if no namespace is given. Where the autoscaler moves Jobs among classes,
+    it starts from this one from then on.
 
     \b
     Example: kfp-volcano priority vision/resnet-1a2b3c4d interactive
@@ -31,7 +34,7 @@ def priority(job: str, name: str, *, kubeconfig: Path | None, context: str | Non
     namespace, _, short = job.rpartition("/")
     namespace = namespace or "default"
     cluster = reach(kubeconfig, context)
-    change = change_priority(cluster, short, namespace, name)
+    change = change_priority(cluster, short, namespace, name, by=whoever(), now=time.time(), why=why)
     if not change.patch:
         click.echo(f"{namespace}/{short}: has priority {name} already", err=True)
         return

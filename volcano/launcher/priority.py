@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.autoscaler.ranking import PERSON, rank
+from kfp_volcano.schemas.records import ClassChange
 from kfp_volcano.volcano.cluster.awaiting import until
-from kfp_volcano.volcano.manifests.priority import priority_change
 from kfp_volcano.volcano.model.objects import is_owned_by
 
 if TYPE_CHECKING:
@@ -18,8 +19,12 @@ PATIENCE_S = 10.0
 """How long Volcano's controller may take to bring a PodGroup in line; it does so within a second or two."""
 
 
-def change_priority(cluster: Cluster, name: str, namespace: str, to: str) -> PriorityChange:
-    """Give a Job another priority class, unless it has it already; see `priority_change` for what that reaches.
+def change_priority(
+    cluster: Cluster, name: str, namespace: str, to: str, *, by: str, now: float, why: str = ""
+) -> PriorityChange:
+    """Give a Job the priority class that a person chose; see `priority_change` for what that reaches.
+
+    It is noted on the Job, also where the Job has that class already: the autoscaler starts from it from then on.
 
     Raises:
         SpecError: The Job cannot have that class.
@@ -27,10 +32,10 @@ def change_priority(cluster: Cluster, name: str, namespace: str, to: str) -> Pri
     """
     job = cluster.get("Job", name, namespace)
     values = {each["metadata"]["name"]: int(each["value"]) for each in cluster.list("PriorityClass")[0]}
-    change = priority_change(job, to, values)
-    if change.patch:
-        cluster.patch("Job", name, namespace, change.patch)
-    return change
+    before = str(job["spec"].get("priorityClassName") or "")
+    said = f"{by} chose {to}" + (f": {why}" if why else "")
+    record = ClassChange(from_class=before, to_class=to, reason=PERSON, explanation=said, by=by, at=now)
+    return rank(cluster, job, record, values)
 
 
 def followed(cluster: Cluster, name: str, namespace: str, to: str, *, patience_s: float = PATIENCE_S) -> bool | None:

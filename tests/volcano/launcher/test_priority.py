@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kfp_volcano.elastic.autoscaler.ranking import class_changes
 from kfp_volcano.errors import NotFoundError, SpecError
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
@@ -113,17 +114,19 @@ def test_a_job_that_is_given_a_higher_priority_is_served_first(cluster: Embedded
     for name in (first, second):
         objects(cluster, "PodGroup", name, len)
 
-    change = change_priority(cluster, second, "default", "interactive")
+    change = change_priority(cluster, second, "default", "interactive", by="ada", now=0.0)
     assert (change.before, change.after) == ("batch-low", "interactive")
     assert followed(cluster, second, "default", "interactive") is True
-    assert change_priority(cluster, second, "default", "interactive").patch == ()
+    [noted] = class_changes(cluster.get("Job", second, "default"))
+    assert (noted.to_class, noted.by, noted.explanation) == ("interactive", "ada", "ada chose interactive")
+    assert change_priority(cluster, second, "default", "interactive", by="ada", now=0.0).patch == ()
 
     cluster.delete("Job", holder, "default")
     served = pods(cluster, second, lambda found: len(running(found)) == 2)
     assert {pod["spec"]["priority"] for pod in served} == {100000}
     assert running(pods(cluster, first, lambda _: True)) == []
 
-    change_priority(cluster, second, "default", "batch")
+    change_priority(cluster, second, "default", "batch", by="ada", now=0.0)
     cluster.delete("Pod", served[0]["metadata"]["name"], "default", grace_s=0)
     pods(cluster, second, lambda found: sorted(pod["spec"]["priority"] for pod in found) == [10000, 100000])
 
@@ -132,7 +135,7 @@ def test_a_change_that_cannot_be_is_refused_and_changes_nothing(cluster: Embedde
     """A class that is not there; a Job that is not there."""
     name = start(cluster, job("a", "batch", 1))
     with pytest.raises(SpecError, match="there is no PriorityClass 'urgent'"):
-        change_priority(cluster, name, "default", "urgent")
+        change_priority(cluster, name, "default", "urgent", by="ada", now=0.0)
     assert cluster.get("Job", name, "default")["spec"]["priorityClassName"] == "batch"
     with pytest.raises(NotFoundError):
-        change_priority(cluster, "absent", "default", "batch")
+        change_priority(cluster, "absent", "default", "batch", by="ada", now=0.0)
