@@ -13,8 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
-from kfp_volcano.elastic.autoscaler.measurements import Reading
-from kfp_volcano.elastic.autoscaler.metrics import GPU_UTIL
+from kfp_volcano.elastic.autoscaler.measurements import GPU_UTIL, Reading
 from kfp_volcano.elastic.policies.snapshot import Sample
 from kfp_volcano.errors import UnavailableError
 

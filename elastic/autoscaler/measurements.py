@@ -1,6 +1,7 @@
 """Measurements from outside, read in the background: what is asked for is read every few seconds, and grows old.
 
-Whatever fails to be read keeps its last values until they are stale; then they are missing.
+Whatever fails to be read keeps its last values until they are stale. Then they are missing, never zero: a policy that
+is told 0 % of use would shrink what it cannot see.
 """
 
 from __future__ import annotations
@@ -18,7 +19,29 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.policies.snapshot import Sample
 
-__all__ = ["PERIOD_S", "STALE_S", "Measurements", "Reading", "Source"]
+__all__ = [
+    "CPU",
+    "GPU_UTIL",
+    "MEMORY",
+    "NETWORK_RECEIVE",
+    "NETWORK_TRANSMIT",
+    "PERIOD_S",
+    "STALE_S",
+    "Measurements",
+    "Reading",
+    "Source",
+]
+
+GPU_UTIL = "DCGM_FI_DEV_GPU_UTIL"
+"""Mean utilisation of a pod's GPUs, percent."""
+CPU = "cpu"
+"""Cores in use."""
+MEMORY = "memory"
+"""Working set, bytes."""
+NETWORK_RECEIVE = "network_receive"
+"""Bytes per second."""
+NETWORK_TRANSMIT = "network_transmit"
+"""Bytes per second."""
 
 PERIOD_S = 15.0
 """Between two readings, seconds: the period of Kubernetes' own autoscaler."""
@@ -54,15 +77,23 @@ class Source(Protocol):
 
 
 class Measurements:
-    """Implements `metrics.Metrics` over sources that are slow, or away.
+    """Implements `fleet.Metrics` over sources that are slow, or away. That something is asked for has it read.
 
     Args:
         sources: Where from; where two measure the same, the later one counts.
+        queries: The named queries of a queue: by name, in PromQL; the value of one is the sum of what it finds.
         clock: Unix seconds.
     """
 
-    def __init__(self, sources: Sequence[Source], *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        queries: Callable[[str], Mapping[str, str]] = lambda _: {},
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._sources = sources
+        self._queries_of = queries
         self._clock = clock
         self._lock = threading.Lock()
         self._namespaces: dict[str, float] = {}
@@ -82,21 +113,24 @@ class Measurements:
         self._stopped.set()
         self._asked.set()
 
-    def of_pod(self, pod: str) -> Mapping[str, Sample]:
-        """See `Metrics.of_pod`."""
-        now, namespace = self._clock(), pod.partition("/")[0]
-        with self._lock:
-            self._ask(self._namespaces, namespace, now)
-            kept = self._pods.get(pod, {})
-            return {name: sample for name, sample in kept.items() if now - sample.at < STALE_S}
+    def of_queue(self, queue: str) -> Mapping[str, float]:
+        """See `Metrics.of_queue`."""
+        found = {name: self._value(query) for name, query in self._queries_of(queue).items()}
+        return {name: value for name, value in found.items() if value is not None}
 
-    def value(self, query: str) -> float | None:
-        """See `Metrics.value`."""
+    def of_pod(self, namespace: str, name: str) -> Mapping[str, Sample]:
+        """See `Metrics.of_pod`: by the names above."""
         now = self._clock()
         with self._lock:
-            self._ask(self._queries, query, now)
-            at, value = self._values.get(query, (-STALE_S, 0.0))
-            return value if now - at < STALE_S else None
+            self._ask(self._namespaces, namespace, now)
+            kept = self._pods.get(f"{namespace}/{name}", {})
+            return {metric: sample for metric, sample in kept.items() if now - sample.at < STALE_S}
+
+    def utilisation(self, namespace: str, pods: Sequence[str]) -> float | None:
+        """See `Metrics.utilisation`."""
+        measured = (self.of_pod(namespace, name).get(GPU_UTIL) for name in pods)
+        values = [sample.value / 100 for sample in measured if sample is not None]
+        return sum(values) / len(values) if values else None
 
     def read(self) -> None:
         """Read all that is asked for, once."""
@@ -112,6 +146,13 @@ class Measurements:
         for reading in readings:
             self._keep(reading, now)
         self._tell(tuple(trouble for reading in readings for trouble in reading.troubles))
+
+    def _value(self, query: str) -> float | None:
+        now = self._clock()
+        with self._lock:
+            self._ask(self._queries, query, now)
+            at, value = self._values.get(query, (-STALE_S, 0.0))
+            return value if now - at < STALE_S else None
 
     def _ask(self, asked: dict[str, float], name: str, now: float) -> None:
         if name not in asked:

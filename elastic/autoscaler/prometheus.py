@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import urllib3
 
-from kfp_volcano.elastic.autoscaler.measurements import Reading
-from kfp_volcano.elastic.autoscaler.metrics import CPU, GPU_UTIL, MEMORY, NETWORK_RECEIVE, NETWORK_TRANSMIT
+from kfp_volcano.elastic.autoscaler.measurements import (
+    CPU,
+    GPU_UTIL,
+    MEMORY,
+    NETWORK_RECEIVE,
+    NETWORK_TRANSMIT,
+    Reading,
+)
 from kfp_volcano.elastic.policies.snapshot import Sample
 from kfp_volcano.errors import SpecError, UnavailableError
 
