@@ -115,6 +115,11 @@ class ClusterIndex:
         """The labels of each queue, by name."""
         return self._tree.labels
 
+    @property
+    def restless(self) -> bool:
+        """Whether there are changes to be asked for."""
+        return bool(self._dirty or self._changes.queues or self._changes.freed or self._changes.tree)
+
     def changes(self) -> Changes:
         """What has changed since this was asked last."""
         self._settle()
@@ -172,6 +177,11 @@ class ClusterIndex:
         """A Job, by namespace/name."""
         found = self._owners.get(key)
         return found if isinstance(found, JobFacts) else None
+
+    def version(self, job: str) -> int:
+        """The resource version of a Job as it is known; 0 for one that is not."""
+        found = self._owners.get(job)
+        return found.version if found else 0
 
     def pods_of(self, job: str) -> Collection[PodFacts]:
         """A Job's pods."""

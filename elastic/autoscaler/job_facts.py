@@ -65,6 +65,7 @@ class Pace:
     remaining_samples: int
     done: float | None
     batch: int
+    loss: float | None
 
     @classmethod
     def of(cls, progress: Progress | None) -> Pace | None:
@@ -77,6 +78,7 @@ class Pace:
             remaining_samples=samples,
             done=min(1.0, progress.step / progress.total_steps) if progress.total_steps > 0 else None,
             batch=progress.batch,
+            loss=progress.loss,
         )
 
 
@@ -89,6 +91,7 @@ class History:
     last_at: float | None = None
     """When the last one ended, if it has."""
     last_failed: bool = False
+    last_ended: ResizeOutcome | None = None
     resizes: tuple[Resized, ...] = ()
     """The last that ended, newest last."""
     phases: tuple[tuple[str, bool], ...] = ()
@@ -103,6 +106,7 @@ class History:
             executing=next((each for each in reversed(outcomes) if not each.phase.final), None),
             last_at=last.done_at if last else None,
             last_failed=last is not None and failed(last),
+            last_ended=ended[-1] if ended else None,
             resizes=tuple(map(_resized, ended[-_MOST_RESIZES:])),
             phases=tuple((each.id, each.phase.final) for each in outcomes[-_MOST_RESIZES:]),
         )
@@ -138,6 +142,9 @@ class JobFacts:
     texts: dict[str, int] = field(compare=False, repr=False)
     """Hashes of the annotations that were read."""
     faults: Faults | None = field(compare=False, repr=False)
+    """Where they have to be kept: limits in time."""
+    preflight: bool
+    """Whether its pods' devices are examined."""
 
     @classmethod
     def of(cls, job: Manifest, catalogue: Catalogue, before: JobFacts | None = None) -> JobFacts:
@@ -148,7 +155,7 @@ class JobFacts:
         def reread(key: str, old: Callable[[JobFacts], T], read_it: Callable[[], T]) -> T:
             return old(known) if known is not None and known.texts[key] == texts[key] else read_it()
 
-        faults, allowed = reread(SPEC, lambda it: (it.faults, it.range), lambda: _spec(job))
+        faults, allowed, preflight = reread(SPEC, lambda it: (it.faults, it.range, it.preflight), lambda: _spec(job))
         metadata = job["metadata"]
         return cls(
             key=sys.intern(job_key(job)),
@@ -173,12 +180,18 @@ class JobFacts:
             limit_without_pods_at=_first_limit(faults, job, admitted=False),
             texts=texts,
             faults=faults,
+            preflight=preflight,
         )
 
     @property
     def running(self) -> bool:
         """Whether it runs, and was not asked to go."""
         return self.state is JobState.RUNNING and not self.leaving
+
+    @property
+    def kept(self) -> bool:
+        """Whether it has limits in time, or its pods are examined."""
+        return self.faults is not None or self.preflight
 
     @property
     def workers(self) -> int:
@@ -204,13 +217,13 @@ class JobFacts:
         return None if self.request is None else dict(self.history.phases).get(self.request.id)
 
 
-def _spec(job: Manifest) -> tuple[Faults | None, Range | None]:
+def _spec(job: Manifest) -> tuple[Faults | None, Range | None, bool]:
     spec = spec_of(job)
     if spec is None:
-        return None, None
+        return None, None, False
     replicas, limited = spec.workers.replicas, spec.faults.timeout_s is not None or spec.faults.pending is not None
     allowed = Range(replicas.min, replicas.max, replicas.sizes, spec.elasticity.cooldown_s) if spec.elastic else None
-    return spec.faults if limited else None, allowed
+    return spec.faults if limited else None, allowed, spec.faults.preflight is not None
 
 
 def _first_limit(faults: Faults | None, job: Manifest, *, admitted: bool) -> float | None:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.contracts import spec_of
-from kfp_volcano.elastic.autoscaler.holdings import is_terminating
 from kfp_volcano.schemas.quantities import duration_text
 from kfp_volcano.volcano.manifests.policies import ACTIONS
 from kfp_volcano.volcano.manifests.status import JobState, job_state
-from kfp_volcano.volcano.model.objects import parse_time
+from kfp_volcano.volcano.model.objects import parse_time, terminating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +54,7 @@ def limits(job: Manifest, pods: Sequence[Manifest]) -> Iterator[Limit]:
 def limits_of(faults: Faults, job: Manifest, *, admitted: bool) -> Iterator[Limit]:
     """The same for a Job whose spec says so of faults; `admitted`: whether it has any pods."""
     state = job_state(job)
-    if state.final or state is JobState.ENDING or is_terminating(job):
+    if state.final or state is JobState.ENDING or terminating(job):
         return
     created = parse_time(job["metadata"]["creationTimestamp"])
     if faults.timeout_s is not None:
