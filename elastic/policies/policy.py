@@ -8,10 +8,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from kfp_volcano.elastic.policies.gangs import Service
     from kfp_volcano.elastic.policies.memory import Mode
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
 
-__all__ = ["Changing", "Decision", "Moded", "Policy", "Reason", "hold"]
+__all__ = ["Changing", "Decision", "Moded", "Policy", "Reason", "Serving", "hold"]
 
 
 class Reason(str, Enum):
@@ -107,6 +108,15 @@ class Policy(Protocol):
 
     def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
         """Exactly one decision for each of the snapshot's jobs, also where nothing changes; sorted by job."""
+        ...
+
+
+@runtime_checkable
+class Serving(Policy, Protocol):
+    """A policy that starts from what gangs are served; its `decide` is this with `gangs.serve(snapshot)`."""
+
+    def decide_beside(self, snapshot: QueueSnapshot, service: Service) -> tuple[Decision, ...]:
+        """As `decide`, where it is known already what the gangs are served."""
         ...
 
 
