@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from kfp_volcano.errors import Problem, SpecError
 
-__all__ = ["parse"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["parse", "parse_all"]
 
 
 def parse(text_or_mapping: str | Mapping[str, Any], *, source: str = "spec") -> Mapping[str, Any]:
@@ -21,21 +24,46 @@ def parse(text_or_mapping: str | Mapping[str, Any], *, source: str = "spec") -> 
     """
     if isinstance(text_or_mapping, Mapping):
         return text_or_mapping
+    value = _told(_load, text_or_mapping, source)
+    if value is None:
+        raise _empty(source)
+    return _mapping(value, source)
+
+
+def parse_all(text: str, *, source: str = "spec") -> list[Mapping[str, Any]]:
+    """The mappings in a YAML text of one or several documents (`---`), or in a JSON text.
+
+    Raises SpecError (with line and column) where the text is neither, repeats a key, or holds no document or one that
+    is no mapping.
+    """
+    values = [value for value in _told(_load_all, text, source) if value is not None]
+    if not values:
+        raise _empty(source)
+    return [_mapping(value, source) for value in values]
+
+
+def _told(load: Callable[[str], Any], text: str, source: str) -> Any:
+    """What is loaded from a text; what is wrong with the text is told as a SpecError."""
     try:
-        value = _load(text_or_mapping)
+        return load(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         what = str(error.problem or error.context)
-        raise SpecError([Problem(source, where + what, _remedy(what, text_or_mapping))], source=source) from error
+        raise SpecError([Problem(source, where + what, _remedy(what, text))], source=source) from error
     except yaml.reader.ReaderError as error:
         raise SpecError([Problem(source, f"position {error.position}: {error.reason}")], source=source) from error
     except RecursionError as error:
         raise SpecError([Problem(source, "is nested too deeply")], source=source) from error
     except ValueError as error:
         raise SpecError([Problem(source, str(error))], source=source) from error
-    if value is None:
-        raise SpecError([Problem(source, "is empty", "a spec begins with apiVersion: kfp-volcano/v1")], source=source)
+
+
+def _empty(source: str) -> SpecError:
+    return SpecError([Problem(source, "is empty", "a spec begins with apiVersion: kfp-volcano/v1")], source=source)
+
+
+def _mapping(value: Any, source: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         what = "a list" if isinstance(value, list) else "a single value"
         raise SpecError([Problem(source, f"should be a mapping, but is {what}", "key: value lines")], source=source)
@@ -43,29 +71,36 @@ def parse(text_or_mapping: str | Mapping[str, Any], *, source: str = "spec") -> 
 
 
 def _load(text: str) -> Any:
+    found = None
+    for value, mark in _documents(text):
+        if found is not None and value is not None:
+            raise yaml.composer.ComposerError(problem="another document begins here", problem_mark=mark)
+        found = value if found is None else found
+    return found
+
+
+def _load_all(text: str) -> list[Any]:
+    return [value for value, _ in _documents(text)]
+
+
+def _documents(text: str) -> Iterator[tuple[Any, yaml.Mark | None]]:
+    """Each document of a text, and where it begins."""
     # YAML reads nearly all JSON, but takes the two halves of "\ud83d\ude00" for two characters.
     if text.lstrip().startswith("{"):
         try:
-            return json.loads(text, object_pairs_hook=_unique, parse_int=_whole)
+            value = json.loads(text, object_pairs_hook=_unique, parse_int=_whole)
         except json.JSONDecodeError:
             pass  # a flow mapping, perhaps
+        else:
+            yield value, None
+            return
     loader = _Loader(text)
     try:
-        return _only(loader)
+        while loader.check_node():
+            node: Any = loader.get_node()
+            yield loader.construct_document(node), node.start_mark
     finally:
         loader.dispose()
-
-
-def _only(loader: _Loader) -> Any:
-    """The one document of a text; documents that are empty are none."""
-    found = None
-    while loader.check_node():
-        node: Any = loader.get_node()
-        value = loader.construct_document(node)
-        if found is not None and value is not None:
-            raise yaml.composer.ComposerError(problem="another document begins here", problem_mark=node.start_mark)
-        found = value if found is None else found
-    return found
 
 
 _REMEDIES = {

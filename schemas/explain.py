@@ -21,6 +21,7 @@ _KINDS = {
     "TrainingJob": "training-job.v1",
     "QueueTree": "queue-tree.v1",
     "GPUPools": "gpu-pools.v1",
+    "Policy": "policy.v1",
     "ResourceProfiles": "resource-profiles.v1",
 }
 """The kinds of documents that people write, and their schemas."""

@@ -17,6 +17,7 @@ STEPS = "kfp-volcano/steps"
 HOLD = "kfp-volcano/hold"
 MOVES = "kfp-volcano/moves"
 CLASSES = "kfp-volcano/classes"
+ADVICE = "kfp-volcano/advice"
 SPEC = "kfp-volcano/spec"
 """The TrainingJob the Job was rendered from, as JSON: what the autoscaler and the steps read ranges from."""
 
@@ -138,6 +139,8 @@ LIGHTHOUSE_PORT = 29510
 PROGRESS_PORT = 29511
 GENERATIONS_PORT = 29512
 
+ADVICE_MAP = "kfp-volcano-advice"
+"""The ConfigMap that keeps the advice on requests for each training's next start."""
 COORDINATOR_ACCOUNT = "kfp-volcano-coordinator"
 """The service account of coordinator pods that `deploy/namespace` puts beside trainings."""
 SYSTEM_NAMESPACE = "kfp-volcano-system"

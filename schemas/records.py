@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "Advice",
     "ClassChange",
     "Hold",
     "MembershipChange",
@@ -175,6 +176,17 @@ class Move:
     """What it printed last."""
     restarted_at: float | None = None
     """When the whole Job was told to begin anew because of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Annotation `kfp-volcano/advice`: what each worker should request instead, from what was measured."""
+
+    at: float
+    explanation: str
+    cpu: str | None = None
+    """A quantity; None where the request is about right, or nothing is known."""
+    memory: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,8 @@ def _amounts(sound: Sound, path: Path) -> Iterator[Finding]:
             yield Finding(place, f"{shown(limit)} is less than what is requested", f"at least {shown(asked)}")
     if sound.get(*path, "limits") and sound.get(*path, "reserved"):
         yield Finding((*path, "limits"), "reserved makes limits of the requests", "leave one of them out")
+    if sound.get(*path, "measured") and sound.get(*path, "reserved"):
+        yield Finding((*path, "measured"), "reserved makes limits of the requests", "leave one of them out")
     for size in sound.keys(*path, "hugepages"):
         amount = sound.get(*path, "hugepages", size)
         if amount is not None and not is_multiple(amount, size):

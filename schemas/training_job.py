@@ -113,6 +113,8 @@ class Resources:
     """Whether cpu and memory are limited to what is requested, so that the pod's quality of service is Guaranteed."""
     limits: dict[str, str] = field(default_factory=dict, metadata=QUANTITIES)
     """Limits of cpu and memory where they differ from the requests."""
+    measured: bool = False
+    """Whether cpu and memory follow, from the training's second start on, what was measured of its workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,10 @@ class JobMemory:
     recommendations: tuple[Recommendation, ...] = ()
     """Of the last stabilisation window, in the order in which HPA keeps them. Lost: as after a restart of Kubernetes'
     own controller, the present size counts as recommended, so that nothing shrinks for a window."""
+    peaks: Mapping[str, int] = field(default_factory=dict)
+    """The most of each resource that a worker has used, in thousandths. Lost: measured anew."""
+    measured_since: float | None = None
+    """Since when use is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

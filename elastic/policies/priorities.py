@@ -55,7 +55,7 @@ class PrioritySettings:
     """Share of its steps after which a Job rises; None: never."""
     behind: float | None = 0.5
     """Share of the best speed it had below which a Job is behind; None: never."""
-    behind_s: float = 900.0
+    behind_s: float = field(default=900.0, metadata={"key": "behindFor"})
     """How long it has had its present size before that counts."""
     still_s: float | None = 900.0
     """How long a Job that has reported progress may report none before it sinks; None: for ever."""

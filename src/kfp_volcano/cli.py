@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kfp_volcano.cli_autoscaler import autoscaler
 from kfp_volcano.cli_backend import pairs
 from kfp_volcano.cli_convert import convert
 from kfp_volcano.cli_doctor import doctor
@@ -135,7 +136,7 @@ def render(spec: Path, *, workers: int | None, run_id: str, profiles: Path | Non
 def explain(field: str, *, schema: bool) -> None:
     """Print the documentation of a field, and what is below it.
 
-    Of a TrainingJob, or of the kind that the field begins with: QueueTree, GPUPools or ResourceProfiles.
+    Of a TrainingJob, or of the kind that the field begins with: QueueTree, GPUPools, Policy or ResourceProfiles.
 
     \b
     Example: kfp-volcano explain spec.elasticity
@@ -263,6 +264,7 @@ main.add_command(queues)
 main.add_command(pools)
 main.add_command(priority)
 main.add_command(reap)
+main.add_command(autoscaler)
 
 
 def _finish(plan: Any, companion: Any = None) -> None:

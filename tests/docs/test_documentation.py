@@ -13,6 +13,7 @@ import yaml
 
 from kfp_volcano.cli import main
 from kfp_volcano.schemas.gpu_pools import gpu_pools
+from kfp_volcano.schemas.policy_validation import policy
 from kfp_volcano.schemas.queue_validation import queue_tree
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
@@ -52,13 +53,19 @@ def test_python_blocks_run(code: str, tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_yaml_blocks_parse_and_specs_are_valid(text: str) -> None:
     """A block that is a document of ours passes the validation, and a TrainingJob renders."""
-    value = yaml.safe_load(text)
-    if not isinstance(value, dict):
-        return
+    for value in yaml.safe_load_all(text):
+        if isinstance(value, dict):
+            check(value)
+
+
+def check(value: dict[str, object]) -> None:
+    """Validate a document that is of ours."""
     if value.get("kind") == "QueueTree":
         queue_tree(value)
     if value.get("kind") == "GPUPools":
         gpu_pools(value)
+    if value.get("kind") == "Policy":
+        policy(value, own=["reserve"])
     if value.get("kind") == "TrainingJob":
         job = training_job(value)
         assert manifests(job, name=job.name, run_id="docs", step="docs", workers=job.workers.replicas.initial)

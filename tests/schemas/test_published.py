@@ -26,6 +26,7 @@ NAMES = sorted(
 )
 TRAINING_JOB = load_schema("training-job.v1")
 RECORDS = {
+    "advice": records.Advice,
     "owner": records.Owner,
     "request": records.ResizeRequest,
     "resize": records.ResizeOutcome,
@@ -127,7 +128,9 @@ def test_every_property_is_described(name):
     assert undescribed == []
 
 
-@pytest.mark.parametrize("name", ["training-job.v1", "queue-tree.v1", "gpu-pools.v1", "resource-profiles.v1"])
+@pytest.mark.parametrize(
+    "name", ["training-job.v1", "queue-tree.v1", "gpu-pools.v1", "policy.v1", "resource-profiles.v1"]
+)
 def test_what_people_write_is_shown_by_example(name):
     """Each key has an example, a default, or few values; records, which programs write, are shown whole."""
     schema = load_schema(name)

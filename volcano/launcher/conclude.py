@@ -9,6 +9,7 @@ from kfp_volcano.elastic.autoscaler.moving import release_expired
 from kfp_volcano.errors import ConflictError, NotFoundError
 from kfp_volcano.volcano.launcher.collect import gather
 from kfp_volcano.volcano.launcher.folder import job_folder
+from kfp_volcano.volcano.launcher.measured import keep_advice
 from kfp_volcano.volcano.launcher.report import write_report
 from kfp_volcano.volcano.manifests.status import JobState, job_state
 
@@ -39,6 +40,7 @@ def conclude(
         folder = job_folder(cluster, job) if with_ledgers else None
         if folder is not None:
             _keep(folder, out)
+        keep_advice(cluster, job)
     finally:
         clean_up(cluster, job)
         release_expired(cluster, now)

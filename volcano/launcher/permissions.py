@@ -71,6 +71,7 @@ COORDINATOR = (
     Need("Job", ("patch",), "resize Jobs of the queue, and publish how training goes"),
     Need("Lease", ("create", "get", "patch"), "let one lead the queue, and one execute resizes"),
     Need("Command", ("create",), "end a training that has reached one of its limits"),
+    Need("Event", ("create", "get", "patch"), "tell at the Job what was decided", required=False),
     Need("Pod", ("delete",), "take pods away from nodes whose devices fail", required=False),
     *_WATCHES,
     Need("Node", ("get", "patch"), "mark nodes whose devices fail", where="everywhere", required=False),
@@ -83,6 +84,7 @@ AUTOSCALER = (
     Need("Job", ("get", "patch"), "resize Jobs, and keep their record", where="everywhere"),
     Need("Lease", ("create", "get", "patch"), "lead the queues, and execute resizes", where="everywhere"),
     Need("Command", ("create",), "end trainings that have reached one of their limits", where="everywhere"),
+    Need("Event", ("create", "get", "patch"), "tell at the Job what was decided", where="everywhere", required=False),
     Need("Pod", ("delete",), "take pods away from nodes whose devices fail", where="everywhere", required=False),
     Need("Node", ("get", "patch"), "mark nodes whose devices fail", where="everywhere", required=False),
 )

@@ -29,6 +29,7 @@ from kfp_volcano.volcano.launcher.beginning import failed_at_once
 from kfp_volcano.volcano.launcher.collect import final_model, gather
 from kfp_volcano.volcano.launcher.folder import report_folder
 from kfp_volcano.volcano.launcher.follow import follow
+from kfp_volcano.volcano.launcher.measured import advice_of
 from kfp_volcano.volcano.launcher.reference import JobRef, effective_run_id
 from kfp_volcano.volcano.launcher.step_pod import check_mount, in_own_namespace, run_of, unowned
 from kfp_volcano.volcano.launcher.step_record import failing_cleanly, job_began, record_step, recorded, say
@@ -124,6 +125,8 @@ def create_job(
     with _noting(ref, "its run's Lease"):
         JobLease(cluster, ref.namespace, ref.name, holder=f"run:{run}", clock=time.time).hold()
     say(f"Job {ref} is in queue {job.queue}")
+    if advice := advice_of(manifest):
+        say(f"its requests follow what was measured: {advice.explanation}")
     for note in filter(None, notes):
         say(note)
     saw = "" if pod is None or followed else failed_at_once(cluster, ref, clock=time.monotonic, sleep=time.sleep)

@@ -15,6 +15,7 @@ from kfp_volcano.schemas.names import ENV_CLUSTER, OWNER, job_name
 from kfp_volcano.schemas.records import Owner, parse
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.launcher.coordinator_account import give_account
+from kfp_volcano.volcano.launcher.measured import follow_advice
 from kfp_volcano.volcano.manifests.devices import whole_gpus
 from kfp_volcano.volcano.manifests.job import manifests
 from kfp_volcano.volcano.model.objects import reference_to
@@ -75,6 +76,7 @@ def submit(
         *_, manifest = manifests(job, name=name, run_id=run_id, step=step, workers=workers)
         _set_folder(manifest, folder)
         give_account(cluster, job.namespace, manifest["spec"]["tasks"])
+        follow_advice(cluster, job, manifest)
         if owner:
             manifest["metadata"]["ownerReferences"] = [owner]
         created = _create_or_adopt(cluster, manifest)

@@ -1,0 +1,61 @@
+"""From a Policy that was written to one that decides: within its guards, with its settings. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kfp_volcano.elastic.policies.arms import Arms
+from kfp_volcano.elastic.policies.guards import Guarded
+from kfp_volcano.elastic.policies.threshold import Threshold
+from kfp_volcano.errors import SpecError
+from kfp_volcano.schemas.codec import typed
+from kfp_volcano.schemas.policy import OWN_SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kfp_volcano.elastic.policies.policy import Policy
+    from kfp_volcano.schemas.policy import Blocks, QueuePolicy
+
+    Factory: TypeAlias = Callable[[Mapping[str, Any]], Policy]
+
+__all__ = ["Factory", "policy_for"]
+
+_BUILT_IN: dict[str, Callable[[Blocks], Policy]] = {
+    Threshold.name: lambda blocks: typed(Threshold, blocks.get(Threshold.name, {})),
+}
+"""How each policy of `schemas.policy.BUILT_IN` is made from the blocks of settings."""
+
+
+def policy_for(spec: QueuePolicy, own: Mapping[str, Factory] | None = None) -> Guarded:
+    """What decides for the queues of a Policy.
+
+    Args:
+        spec: As `schemas.policy_validation` gives it.
+        own: What makes the policies that other packages bring, by name, from their block `settings`.
+
+    Raises:
+        SpecError: A policy of another package is not there, or does not take its settings.
+    """
+    if spec.arms:
+        return Guarded(Arms(spec, tuple(_named(arm.policy, arm.blocks, own or {}) for arm in spec.arms)))
+    return Guarded(_named(spec.policy, spec.blocks, own or {}))
+
+
+def _named(name: str, blocks: Blocks, own: Mapping[str, Factory]) -> Policy:
+    """The policy of a name without guards. Raises SpecError as `policy_for` does."""
+    if name in _BUILT_IN:
+        return _BUILT_IN[name](blocks)
+    if name not in own:
+        raise SpecError(f"there is no policy {name!r}: is the package that brings it installed?", source="policy")
+    try:
+        made = own[name](blocks.get(OWN_SETTINGS, {}))
+    except SpecError:
+        raise
+    except Exception as error:
+        what = f"does not take its settings: {type(error).__name__}: {error}"
+        raise SpecError(what, source=f"policy {name}") from error
+    if not isinstance(getattr(made, "name", None), str) or not callable(getattr(made, "decide", None)):
+        what = f"gave a {type(made).__name__}, which lacks `name` or `decide`"
+        raise SpecError(what, source=f"policy {name}")
+    return made

@@ -1,0 +1,17 @@
+"""The commands `kfp-volcano autoscaler …`: each in a module of its own."""
+
+from __future__ import annotations
+
+import click
+
+from kfp_volcano.cli_policies import policies
+
+__all__ = ["autoscaler"]
+
+
+@click.group()
+def autoscaler() -> None:
+    """Size the elastic trainings of queues, and tell why they have the size they have."""
+
+
+autoscaler.add_command(policies)

@@ -1,0 +1,92 @@
+"""From Policies as they are written to what decides."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from kfp_volcano.elastic.policies.choice import _BUILT_IN, policy_for
+from kfp_volcano.elastic.policies.threshold import Threshold
+from kfp_volcano.errors import SpecError
+from kfp_volcano.schemas.codec import typed, wire_key
+from kfp_volcano.schemas.policy import BUILT_IN, QueuePolicy
+from kfp_volcano.schemas.quantities import duration
+from kfp_volcano.schemas.structure import child_rule, load_schema
+
+SCHEMA = load_schema("policy.v1")
+SPEC = child_rule(SCHEMA, "spec", SCHEMA)
+ARM = SCHEMA["$defs"]["arm"]
+
+SETTINGS = {"threshold": Threshold}
+"""The types of the blocks of settings."""
+
+
+def spec(**fields: Any) -> QueuePolicy:
+    """A Policy with these fields."""
+    return QueuePolicy(name="p", queues=("q",), **fields)
+
+
+@pytest.mark.parametrize("block", SETTINGS)
+def test_a_block_has_the_keys_and_defaults_of_its_type(block: str) -> None:
+    """Each field is a key and each key a field; what the schema says where nothing is written is what holds."""
+    rules = child_rule(SPEC, block, SCHEMA)["properties"]
+    fields = {wire_key(field.name, field.metadata): field for field in dataclasses.fields(SETTINGS[block])}
+    assert fields.keys() == rules.keys()
+    required = {key for key, field in fields.items() if field.default is field.default_factory is dataclasses.MISSING}
+    assert required == set(child_rule(SPEC, block, SCHEMA).get("required", ()))
+    kind = SETTINGS[block]
+    defaults = {key: child_rule({"properties": rules}, key, SCHEMA).get("default") for key in rules}
+    given = {key: value for key, value in defaults.items() if value is not None}
+    assert typed(kind, given) == kind()
+    for key, field in fields.items():
+        if field.default is not None and key not in required:
+            assert key in given, key
+            assert not field.name.endswith("_s") or duration(given[key]) == field.default
+
+
+def test_every_policy_that_may_be_written_is_there() -> None:
+    """With a block of its name, for arms too."""
+    assert tuple(_BUILT_IN) == BUILT_IN
+    for name in BUILT_IN:
+        assert policy_for(spec(policy=name)).name == name
+        assert name in SPEC["properties"]
+        assert name in ARM["properties"]
+
+
+def test_settings_reach_the_policy() -> None:
+    """In their types."""
+    assert policy_for(spec(blocks={"threshold": {"idleShare": 0.25}})).policy == Threshold(idle_share=0.25)
+
+
+def test_a_policy_of_another_package_is_given_its_settings() -> None:
+    """As they were written."""
+    given: list[Any] = []
+
+    class Mine:
+        name = "mine"
+
+        def __init__(self, settings: Any) -> None:
+            given.append(settings)
+
+        def decide(self, snapshot: Any) -> tuple[()]:
+            return ()
+
+    guarded = policy_for(spec(policy="mine", blocks={"settings": {"reserve": 2}}), {"mine": Mine})
+    assert isinstance(guarded.policy, Mine)
+    assert given == [{"reserve": 2}]
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({}, "no policy 'mine'"),
+        ({"mine": lambda settings: settings["reserve"]}, "KeyError: 'reserve'"),
+        ({"mine": lambda settings: 3}, "gave a int, which lacks `name` or `decide`"),
+    ],
+)
+def test_what_is_wrong_with_a_policy_of_another_package_is_said(own: Any, words: str) -> None:
+    """With its name, and as input that is wrong: never a traceback."""
+    with pytest.raises(SpecError, match=words):
+        policy_for(spec(policy="mine"), own)
