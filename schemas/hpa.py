@@ -19,6 +19,8 @@ __all__ = [
     "DEFAULT_METRICS",
     "DEFAULT_UP",
     "MAX_REPLICAS",
+    "QUEUE",
+    "QUEUE_METRICS",
     "Behavior",
     "ContainerResourceSource",
     "ExternalSource",
@@ -42,6 +44,17 @@ __all__ = [
 MetricType = Literal["Resource", "ContainerResource", "Pods", "Object", "External"]
 PolicyType = Literal["Pods", "Percent"]
 PolicySelect = Literal["Max", "Min", "Disabled"]
+
+QUEUE = "Queue"
+"""The kind of object whose metrics the policy `hpa` knows."""
+QUEUE_METRICS = {
+    "gpu-share-in-use": "part of the GPUs the queue may use that is in use, or promised to gangs that wait, 0 to 1",
+    "gpus-in-use": "the same in GPUs",
+    "gpus-idle": "GPUs the queue may use that are not in use",
+    "pending-gangs": "gangs of the queue that wait; while they are more than the target no Job grows",
+    "pending-gpus": "GPUs that they lack; likewise",
+}
+"""Metrics of a queue by name, and what each is."""
 
 MAX_REPLICAS = 2**31 - 1
 """The largest number of replicas the API can hold."""

@@ -45,7 +45,12 @@ class Sound:
         """Whether it is certain that nothing is written at a path."""
         value = self._value
         for depth, part in enumerate(path):
-            if not isinstance(value, dict) or path[:depth] in self._broken:
+            if path[:depth] in self._broken:
+                return False
+            if isinstance(value, list) and isinstance(part, int) and part < len(value):
+                value = value[part]
+                continue
+            if not isinstance(value, dict):
                 return False
             if part not in value:
                 return True
@@ -65,5 +70,8 @@ class Sound:
     def _at(self, path: tuple[str | int, ...]) -> Any:
         value = self._value
         for part in path:
-            value = value.get(part) if isinstance(value, dict) else None
+            if isinstance(value, list) and isinstance(part, int) and part < len(value):
+                value = value[part]
+            else:
+                value = value.get(part) if isinstance(value, dict) else None
         return value
