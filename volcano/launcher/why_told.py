@@ -51,7 +51,7 @@ def _change(change: Change, zone: timezone | None) -> Iterator[str]:
             yield f"{_INDENT}{text}"
     if change.numbers:
         numbers = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in change.numbers.items())
-        yield f"{_INDENT}from {numbers}"
+        yield f"{_INDENT}numbers: {numbers}"
 
 
 def _who(change: Change) -> str:
