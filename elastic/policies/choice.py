@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.elastic.policies.guards import Guarded
+from kfp_volcano.elastic.policies.hpa.policy import Hpa
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.codec import typed
+from kfp_volcano.schemas.hpa_validation import hpa_block
 from kfp_volcano.schemas.policy import OWN_SETTINGS
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ __all__ = ["Factory", "inner_policy", "policy_for"]
 
 _BUILT_IN: dict[str, Callable[[Blocks], Policy]] = {
     Threshold.name: lambda blocks: typed(Threshold, blocks.get(Threshold.name, {})),
+    Hpa.name: lambda blocks: Hpa(spec=hpa_block(blocks[Hpa.name])) if blocks.get(Hpa.name) else Hpa(),
 }
 """How each policy of `schemas.policy.BUILT_IN` is made from the blocks of settings."""
 
