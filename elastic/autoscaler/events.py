@@ -23,6 +23,7 @@ from kfp_volcano.volcano.model.objects import reference_to, time_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kfp_volcano.elastic.autoscaler.recorder import JobEnd
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.schemas.records import ResizeOutcome
@@ -123,6 +124,9 @@ class Events:
         else:
             text = f"{size}: {outcome.message or outcome.explanation}"
         self._tell(_Message(job, f"{outcome.id}-ended", failure or _DONE, text, warning=failure is not None))
+
+    def ended(self, queue: str, end: JobEnd) -> None:
+        """See `Recorder.ended`: Volcano tells of it by an Event of its own."""
 
     def failed(self, queue: str, error: Exception) -> None:
         """See `Recorder.failed`: no Job's business."""

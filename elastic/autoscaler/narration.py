@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kfp_volcano.elastic.autoscaler.recorder import JobEnd
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.schemas.records import ResizeOutcome
@@ -52,6 +53,11 @@ class Narrator:
         said = {"queue": queue, "job": job, "reason": outcome.reason, "request": outcome.id}
         size = f"{outcome.from_workers} to {outcome.to_workers} workers"
         _log.info("%s: %s: %s %s", job, size, outcome.phase.value, outcome.message, extra=said)
+
+    def ended(self, queue: str, end: JobEnd) -> None:
+        """See `Recorder.ended`."""
+        took = f"{end.ended_at - end.created_at:.0f} s"
+        _log.info("%s: %s after %s", end.job, end.state, took, extra={"queue": queue, "job": end.job})
 
     def failed(self, queue: str, error: Exception) -> None:
         """See `Recorder.failed`."""

@@ -5,6 +5,7 @@ Nothing of it is needed to go on; a recorder that fails stops nobody from scalin
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -14,7 +15,23 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.schemas.records import ResizeOutcome
 
-__all__ = ["Recorder"]
+__all__ = ["JobEnd", "Recorder"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnd:
+    """How an elastic Job has ended. Times are Unix seconds."""
+
+    job: str
+    """namespace/name."""
+    state: str
+    """Its last one: Succeeded, Failed, …"""
+    created_at: float
+    ended_at: float
+    loss: float | None = None
+    """The last that training reported."""
+    done: float | None = None
+    """Share of its steps that were done, where training reports progress."""
 
 
 class Recorder(Protocol):
@@ -31,6 +48,10 @@ class Recorder(Protocol):
 
     def resized(self, queue: str, job: str, outcome: ResizeOutcome) -> None:
         """A resize has its final outcome."""
+        ...
+
+    def ended(self, queue: str, end: JobEnd) -> None:
+        """An elastic Job has ended."""
         ...
 
     def failed(self, queue: str, error: Exception) -> None:

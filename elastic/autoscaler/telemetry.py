@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics import MetricWrapperBase
 
+    from kfp_volcano.elastic.autoscaler.recorder import JobEnd
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.schemas.records import ResizeOutcome
@@ -116,6 +117,9 @@ class Telemetry:
             self._done.labels(queue).observe(max(0.0, outcome.done_at - outcome.requested_at))
         if outcome.pause_s is not None:
             self._pause.labels(queue).observe(outcome.pause_s)
+
+    def ended(self, queue: str, end: JobEnd) -> None:
+        """See `Recorder.ended`: of the decision log alone."""
 
     def failed(self, queue: str, error: Exception) -> None:
         """See `Recorder.failed`."""

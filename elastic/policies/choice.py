@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kfp_volcano.elastic.policies.arms import Arms
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.hpa.policy import Hpa
 from kfp_volcano.elastic.policies.threshold import Threshold
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     Factory: TypeAlias = Callable[[Mapping[str, Any]], Policy]
 
-__all__ = ["Factory", "inner_policy", "policy_for"]
+__all__ = ["Factory", "policy_for"]
 
 _BUILT_IN: dict[str, Callable[[Blocks], Policy]] = {
     Threshold.name: lambda blocks: typed(Threshold, blocks.get(Threshold.name, {})),
@@ -39,10 +40,12 @@ def policy_for(spec: QueuePolicy, own: Mapping[str, Factory] | None = None) -> G
     Raises:
         SpecError: A policy of another package is not there, or does not take its settings.
     """
-    return Guarded(inner_policy(spec.policy, spec.blocks, own or {}))
+    if spec.arms:
+        return Guarded(Arms(spec, tuple(_named(arm.policy, arm.blocks, own or {}) for arm in spec.arms)))
+    return Guarded(_named(spec.policy, spec.blocks, own or {}))
 
 
-def inner_policy(name: str, blocks: Blocks, own: Mapping[str, Factory]) -> Policy:
+def _named(name: str, blocks: Blocks, own: Mapping[str, Factory]) -> Policy:
     """The policy of a name without guards. Raises SpecError as `policy_for` does."""
     if name in _BUILT_IN:
         return _BUILT_IN[name](blocks)

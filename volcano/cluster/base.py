@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["KINDS", "Cluster", "Event", "Findings", "Kind", "Manifest", "Patch"]
+__all__ = ["KINDS", "Cluster", "Event", "Findings", "Kind", "Manifest", "Page", "Patch"]
 
 Manifest: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON values."""
 
 Patch: TypeAlias = "Sequence[Mapping[str, Any]]"
 """An RFC 6902 JSON Patch."""
+
+Page: TypeAlias = tuple[list[Manifest], str]
+"""Objects, and the resource version at which they were read."""
 
 Findings: TypeAlias = list[tuple[str, str, str]]
 """What keeps a Job from running: (path in the Job, what, remedy) each."""
@@ -103,6 +106,14 @@ class Cluster(Protocol):
 
         Only those with all `labels`, and whose `fields` are so: Kubernetes knows `metadata.name` and
         `metadata.namespace` of every kind, and those few of some that its field selectors support.
+        """
+        ...
+
+    def pages(self, kind: str, namespace: str = "") -> Iterator[Page]:
+        """Read all objects of a kind part by part, so that they need not all be held at once.
+
+        Yields some of them, none where there are none, and the resource version of the read, the same each time.
+        Raises ConflictError where that version is gone before all was read: begin anew.
         """
         ...
 

@@ -34,7 +34,7 @@ from kfp_volcano.volcano.model.queues import root_queue
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kfp_volcano.volcano.cluster.base import Event, Findings, Manifest, Patch
+    from kfp_volcano.volcano.cluster.base import Event, Findings, Manifest, Page, Patch
     from kfp_volcano.volcano.cluster.polling import Events
 
 __all__ = ["EmbeddedCluster"]
@@ -118,6 +118,10 @@ class EmbeddedCluster:
     ) -> tuple[list[Manifest], str]:
         """See `Cluster.list`."""
         return self._store.list(kind, namespace, labels, fields=fields)
+
+    def pages(self, kind: str, namespace: str = "") -> Iterator[Page]:
+        """See `Cluster.pages`."""
+        yield self.list(kind, namespace)
 
     def patch(self, kind: str, name: str, namespace: str, patch: Patch) -> Manifest:
         """See `Cluster.patch`."""

@@ -36,7 +36,7 @@ from kfp_volcano.volcano.cluster.polling import Events, follow_logs_by_reading, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kfp_volcano.volcano.cluster.base import Event, Findings, Manifest, Patch
+    from kfp_volcano.volcano.cluster.base import Event, Findings, Manifest, Page, Patch
 
 __all__ = ["RemoteCluster", "start_host", "stop_host"]
 
@@ -238,6 +238,10 @@ class RemoteCluster:
     ) -> tuple[list[Manifest], str]:
         """See `Cluster.list`."""
         return self._there.list(kind, namespace, labels, fields=fields)
+
+    def pages(self, kind: str, namespace: str = "") -> Iterator[Page]:
+        """See `Cluster.pages`."""
+        yield self.list(kind, namespace)
 
     def patch(self, kind: str, name: str, namespace: str, patch: Patch) -> Manifest:
         """See `Cluster.patch`."""

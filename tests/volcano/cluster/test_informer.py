@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kfp_volcano.errors import ClusterError
-    from kfp_volcano.volcano.cluster.base import Manifest
+    from kfp_volcano.volcano.cluster.base import Manifest, Page
 
 PATIENCE_S = 30.0
 
@@ -38,6 +38,9 @@ class Flaky:
         if self.list_failures:
             raise self.list_failures.pop(0)
         return self.store.list(kind, namespace, labels)
+
+    def pages(self, kind: str, namespace: str = "") -> Iterator[Page]:
+        yield self.list(kind, namespace)
 
     def watch(
         self, kind: str, namespace: str = "", *, resource_version: str, timeout_s: float = 30.0

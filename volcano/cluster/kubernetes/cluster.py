@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kfp_volcano.volcano.cluster.base import Event, Findings, Kind, Manifest, Patch
+    from kfp_volcano.volcano.cluster.base import Event, Findings, Kind, Manifest, Page, Patch
     from kfp_volcano.volcano.cluster.kubernetes.connection import Connection
 
 __all__ = ["KubernetesCluster"]
@@ -28,6 +28,10 @@ __all__ = ["KubernetesCluster"]
 _PAGE = 500
 _CONFLICT, _GONE, _NOT_FOUND, _UNPROCESSABLE = 409, 410, 404, 422
 _WHO = {"fieldManager": "kfp-volcano"}
+
+
+class _TooOldError(ConflictError):
+    """Between two pages the server has forgotten the version that they were read at."""
 
 
 class KubernetesCluster:
@@ -76,28 +80,38 @@ class KubernetesCluster:
         *,
         fields: Mapping[str, str] | None = None,
     ) -> tuple[list[Manifest], str]:
-        """See `Cluster.list`; read in pages, all of one version."""
-        known = _kind(kind)
+        """See `Cluster.list`."""
         query = {
             selector: ",".join(f"{key}={value}" for key, value in wanted.items())
             for selector, wanted in (("labelSelector", labels), ("fieldSelector", fields))
             if wanted
         }
-        found: list[Manifest] = []
-        page = {"limit": str(_PAGE)}
+        try:
+            pages = list(self._pages(kind, namespace, query))
+        except _TooOldError:  # paging took longer than the server keeps its past: read anew, and at once
+            pages = list(self._pages(kind, namespace, query, limit=None))
+        return [each for objects, _ in pages for each in objects], pages[-1][1]
+
+    def pages(self, kind: str, namespace: str = "") -> Iterator[Page]:
+        """See `Cluster.pages`."""
+        return self._pages(kind, namespace, {})
+
+    def _pages(
+        self, kind: str, namespace: str, query: Mapping[str, str], *, limit: int | None = _PAGE
+    ) -> Iterator[Page]:
+        known = _kind(kind)
+        page = {"limit": str(limit)} if limit else {}
         while True:
             request = Request("list", known, namespace, query={**query, **page})
             answer = self.api.ask(request).answer
             if answer.status == _GONE and "continue" in page:
-                # Paging took longer than the server keeps its past: read anew, and at once.
-                found, page = [], {}
-                continue
+                raise _TooOldError(f"{request}: what was being read page by page is too old by now")
             content = checked(request, answer)
-            found += [_tidy(each, known) for each in content.get("items") or ()]
-            going_on = content["metadata"].get("continue")
-            if not going_on:
-                return found, str(content["metadata"]["resourceVersion"])
-            page = {"limit": str(_PAGE), "continue": going_on}
+            metadata = content["metadata"]
+            yield [_tidy(each, known) for each in content.get("items") or ()], str(metadata["resourceVersion"])
+            if not metadata.get("continue"):
+                return
+            page = {"limit": str(limit), "continue": metadata["continue"]}
 
     def patch(self, kind: str, name: str, namespace: str, patch: Patch) -> Manifest:
         """See `Cluster.patch`.

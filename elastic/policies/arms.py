@@ -1,0 +1,68 @@
+"""Experiments: the Jobs of a queue split among policies, each of which decides for its own. Pure.
+
+A Job's arm is a stable hash of the Policy's and the Job's names: the same for every autoscaler, after every restart,
+and independent of what the Job is. The arms decide one after another, and each sees what those before it take as taken
+already, so that they share one room. Who comes first changes with time: none of them always has the first choice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kfp_volcano.elastic.policies.policy import Decision, Policy
+    from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
+    from kfp_volcano.schemas.policy import QueuePolicy
+
+__all__ = ["TURN_S", "Arms", "arm_of"]
+
+TURN_S = 300.0
+"""How long an arm comes first before the next one does, seconds."""
+
+
+def arm_of(spec: QueuePolicy, job: str) -> str:
+    """The name of the arm that a Job (namespace/name) is in; empty where there is no experiment."""
+    if not spec.arms:
+        return ""
+    digest = hashlib.sha256(f"{spec.name}\n{job}".encode()).digest()
+    place = int.from_bytes(digest[:8], "big") / 2**64 * sum(arm.share for arm in spec.arms)
+    ends = accumulate(arm.share for arm in spec.arms)
+    return next((arm.name for arm, end in zip(spec.arms, ends, strict=True) if place < end), spec.arms[-1].name)
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """The policies of an experiment as one."""
+
+    name: ClassVar[str] = "arms"
+
+    spec: QueuePolicy
+    policies: Sequence[Policy]
+    """Of each of its arms."""
+
+    def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
+        """One decision for each Job, sorted by key; see `Policy`."""
+        names = {job.key: arm_of(self.spec, job.key) for job in snapshot.jobs}
+        first = int(snapshot.at // TURN_S) % len(self.policies)
+        pairs = list(zip(self.spec.arms, self.policies, strict=True))
+        seen = snapshot
+        decisions: dict[str, Decision] = {}
+        for arm, policy in [*pairs[first:], *pairs[:first]]:
+            mine = tuple(
+                replace(job, arm=arm.name) if names[job.key] == arm.name else replace(job, sizes=(job.workers,))
+                for job in seen.jobs
+            )
+            found = {each.job: each for each in policy.decide(replace(seen, jobs=mine)) if names[each.job] == arm.name}
+            decisions |= found
+            seen = replace(seen, jobs=tuple(_decided(job, found.get(job.key)) for job in seen.jobs))
+        return tuple(decisions[key] for key in sorted(decisions))
+
+
+def _decided(job: ElasticJob, decision: Decision | None) -> ElasticJob:
+    """The Job as the next arm sees it: what it is going to have is promised already."""
+    return replace(job, target_workers=decision.to_workers) if decision and decision.resizes else job
