@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.elastic.policies.arms import Arms
 from kfp_volcano.elastic.policies.guards import Guarded
+from kfp_volcano.elastic.policies.hpa.policy import Hpa
 from kfp_volcano.elastic.policies.settings import GuardSettings, ThresholdSettings
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.codec import typed
+from kfp_volcano.schemas.hpa_validation import hpa_block
 from kfp_volcano.schemas.policy import GUARDS, OWN_SETTINGS
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ __all__ = ["Factory", "policy_for"]
 
 _BUILT_IN: dict[str, Callable[[Blocks], Policy]] = {
     Threshold.name: lambda blocks: Threshold(settings=typed(ThresholdSettings, blocks.get(Threshold.name, {}))),
+    Hpa.name: lambda blocks: Hpa(spec=hpa_block(blocks[Hpa.name])) if blocks.get(Hpa.name) else Hpa(),
 }
 """How each policy of `schemas.policy.BUILT_IN` is made from the blocks of settings."""
 
