@@ -1,12 +1,13 @@
 """From what a user wrote to a HorizontalPodAutoscaler, or to all that is wrong with it.
 
 Two documents hold one: a manifest of Kubernetes (`hpa_manifest`), and the block `hpa` of a Policy (`hpa_block`), which
-has the manifest's keys but needs no target and no range: its queue and each Job say them. Structure comes first
-(`schemas/json/horizontal-pod-autoscaler.v2.schema.json`), then `hpa_rules`; whatever is wrong is found in one go.
+is such a manifest, or has its keys but needs no target and no range: its queue and each Job say them. Structure comes
+first (`schemas/json/horizontal-pod-autoscaler.v2.schema.json`), then `hpa_rules`; all that is wrong is found in one go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,36 +15,51 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas import hpa_rules
 from kfp_volcano.schemas.codec import typed
-from kfp_volcano.schemas.hpa import DEFAULT_DOWN, DEFAULT_UP, Behavior, HpaSpec, ScalingRules
+from kfp_volcano.schemas.hpa import DEFAULT_DOWN, DEFAULT_UP, QUEUE, Behavior, HpaSpec, ScalingRules
 from kfp_volcano.schemas.sound import Sound
-from kfp_volcano.schemas.structure import load_schema
-from kfp_volcano.schemas.wording import by_place, examine, problems
+from kfp_volcano.schemas.structure import Finding, load_schema
+from kfp_volcano.schemas.wording import by_place, examine, problems, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from kfp_volcano.schemas.structure import Schema
 
-    from kfp_volcano.schemas.structure import Finding, Schema
+__all__ = ["hpa_block", "hpa_block_findings", "hpa_manifest", "hpa_manifest_findings", "is_manifest"]
 
-__all__ = ["hpa_block", "hpa_block_findings", "hpa_manifest"]
-
+KIND = "HorizontalPodAutoscaler"
 _SCHEMA = "horizontal-pod-autoscaler.v2"
 _DEEPEST = 20
 """More levels than a manifest has."""
 
 
+def is_manifest(value: Any) -> bool:
+    """Whether a document is, or wants to be, a HorizontalPodAutoscaler."""
+    return isinstance(value, Mapping) and value.get("kind") == KIND
+
+
 def hpa_manifest(value: Mapping[str, Any], *, source: str = "hpa") -> HpaSpec:
     """The spec of a HorizontalPodAutoscaler of `autoscaling/v2`. Raises SpecError with every problem found."""
-    plain, found = examine(_said(value), load_schema(_SCHEMA))
-    first = by_place(found)
-    found = list(by_place([*first.values(), *hpa_rules.findings(Sound(plain, first.keys()))]).values())
+    plain, found = _manifest(value)
     if found:
         raise SpecError(problems(found, source), source=source)
     return _built(plain["spec"])
 
 
+def hpa_manifest_findings(value: Any, *, queue: bool = False) -> list[Finding]:
+    """What is wrong with such a manifest, and, with `queue`, whether a queue is what it scales."""
+    plain, found = _manifest(value)
+    kind = None if found else plain["spec"]["scaleTargetRef"]["kind"]
+    if queue and kind not in (None, QUEUE):
+        words = f"{shown(kind)} is no queue, whose Jobs a document of its own would be for"
+        remedy = f"{QUEUE}, or write this manifest as the block hpa of a Policy that names its queues"
+        found.append(Finding(("spec", "scaleTargetRef", "kind"), words, remedy))
+    return found
+
+
 def hpa_block(value: Mapping[str, Any], *, source: str = "hpa") -> HpaSpec:
     """The spec in the block `hpa` of a Policy. Raises SpecError with every problem found."""
-    plain, found = _examined_block(value)
+    if is_manifest(value):
+        return hpa_manifest(value, source=source)
+    plain, found = _block(value)
     if found:
         raise SpecError(problems(found, source), source=source)
     return _built(plain)
@@ -51,10 +67,16 @@ def hpa_block(value: Mapping[str, Any], *, source: str = "hpa") -> HpaSpec:
 
 def hpa_block_findings(value: Any) -> list[Finding]:
     """What is wrong with such a block, with paths from its root: for whoever checks the document around it."""
-    return _examined_block(value)[1]
+    return _manifest(value)[1] if is_manifest(value) else _block(value)[1]
 
 
-def _examined_block(value: Any) -> tuple[Any, list[Finding]]:
+def _manifest(value: Any) -> tuple[Any, list[Finding]]:
+    plain, found = examine(_said(value), load_schema(_SCHEMA))
+    first = by_place(found)
+    return plain, list(by_place([*first.values(), *hpa_rules.findings(Sound(plain, first.keys()))]).values())
+
+
+def _block(value: Any) -> tuple[Any, list[Finding]]:
     plain, found = examine(_said(value), _block_schema())
     first = by_place(found)
     return plain, list(by_place([*first.values(), *hpa_rules.block_findings(Sound(plain, first.keys()))]).values())

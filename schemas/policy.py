@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BUILT_IN", "OWN_SETTINGS", "POLICY_BLOCKS", "Arm", "Blocks", "Policies", "QueuePolicy", "weight"]
+__all__ = ["BUILT_IN", "GUARDS", "OWN_SETTINGS", "POLICY_BLOCKS", "Arm", "Blocks", "Policies", "QueuePolicy", "weight"]
 
 Blocks = dict[str, dict[str, Any]]
 """Settings by the name of their block, as JSON."""
 
-BUILT_IN = ("threshold",)
+BUILT_IN = ("threshold", "hpa")
 """Policies that there are without any other package; each has a block of its name."""
 OWN_SETTINGS = "settings"
 """The block of a policy that another package brings."""
 POLICY_BLOCKS = (*BUILT_IN, OWN_SETTINGS)
 """Blocks that an arm may have too."""
+GUARDS = "guards"
+"""The block of the guards around whatever decides."""
 
 _DEFAULT = BUILT_IN[0]
 

@@ -6,6 +6,7 @@ autoscaler dies; each entry says what that costs. `remember` is the one function
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping  # noqa: TC003 - types of fields are read when logs are
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
 
-__all__ = ["Breaker", "JobMemory", "Memory", "Mode", "Recommendation", "next_breaker", "remember"]
+__all__ = ["Breaker", "JobMemory", "Memory", "Mode", "Recommendation", "compact", "next_breaker", "noted", "remember"]
 
 _DEFAULTS = GuardSettings()
 
@@ -83,7 +84,6 @@ def remember(
     decisions: Sequence[Decision],
     *,
     settings: GuardSettings = _DEFAULTS,
-    window_s: float = 300.0,
     mode: Mode | None = None,
 ) -> Memory:
     """What the next snapshot of a queue is to hold of this one.
@@ -92,18 +92,16 @@ def remember(
         snapshot: What was decided on, with what was remembered before.
         decisions: What was decided.
         settings: Of the guards: how long failures count.
-        window_s: How long recommendations are kept: the longest stabilisation window.
         mode: What the policy is at this snapshot, where it is one of several things.
     """
     decided = {decision.job: decision for decision in decisions}
     jobs = {}
     for job in sorted(snapshot.jobs, key=lambda job: job.key):
         memory = snapshot.memory.jobs.get(job.key, JobMemory())
-        kept = tuple(each for each in memory.recommendations if each.at >= snapshot.at - window_s)
         decision = decided.get(job.key)
         if decision is not None and decision.recommended is not None:
-            kept += (Recommendation(snapshot.at, decision.recommended),)
-        memory = replace(memory, recommendations=kept)
+            kept = noted(memory.recommendations, job.workers, decision.recommended, snapshot.at)
+            memory = replace(memory, recommendations=kept)
         if memory != JobMemory():
             jobs[job.key] = memory
     return Memory(jobs=jobs, mode=mode, breaker=next_breaker(snapshot, settings))
@@ -137,3 +135,31 @@ def next_breaker(snapshot: QueueSnapshot, settings: GuardSettings = _DEFAULTS) -
         why=f"{len(failures)} resizes failed within {settings.breaker_window_s:.0f} s",
         since=before.since,
     )
+
+
+def noted(log: tuple[Recommendation, ...], present: int, wanted: int, at: float) -> tuple[Recommendation, ...]:
+    """The recommendations of a Job once `wanted` was computed at its `present` size.
+
+    The first time its size counts as recommended too. What is older than any window of HPA's is dropped.
+    """
+    kept = [each for each in log or (Recommendation(at, present),) if each.at >= at - _LONGEST_WINDOW_S]
+    return compact((*kept, Recommendation(at, wanted)))
+
+
+def compact(log: tuple[Recommendation, ...]) -> tuple[Recommendation, ...]:
+    """The log without what no window will ever ask for: neither lowest nor highest of all that is as new, or newer.
+
+    Whichever windows it is read with, at any later time, the lowest and the highest in them stay the same. A turn of
+    a busy queue can come every few milliseconds; kept whole, a window of an hour would hold a million.
+    """
+    kept: list[Recommendation] = []
+    low, high = math.inf, -math.inf
+    for each in sorted(log, key=lambda each: each.at, reverse=True):
+        if each.workers < low or each.workers > high:
+            kept.append(each)
+            low, high = min(low, each.workers), max(high, each.workers)
+    return tuple(reversed(kept))
+
+
+_LONGEST_WINDOW_S = 3600.0
+"""What `autoscaling/v2` allows a stabilisation window to be at most."""

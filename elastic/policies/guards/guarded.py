@@ -52,8 +52,6 @@ class Guarded:
 
     policy: Policy
     settings: GuardSettings = field(default_factory=GuardSettings)
-    window_s: float = 300.0
-    """How long recommendations are remembered: the longest stabilisation window of the policy."""
 
     @property
     def name(self) -> str:
@@ -83,7 +81,7 @@ class Guarded:
     def remember(self, snapshot: QueueSnapshot, decisions: Sequence[Decision]) -> Memory:
         """What the next snapshot is to hold of this one."""
         mode = self.policy.mode(snapshot) if isinstance(self.policy, Moded) else None
-        return remember(snapshot, decisions, settings=self.settings, window_s=self.window_s, mode=mode)
+        return remember(snapshot, decisions, settings=self.settings, mode=mode)
 
     def next_change(self, snapshot: QueueSnapshot) -> float | None:
         """When something next changes by itself, Unix seconds: a guard lets go, or the policy says so."""

@@ -136,13 +136,14 @@ def _no_room(job: ElasticJob, situation: Situation) -> tuple[Reason, str]:
     allowed, service = situation.allowed, situation.service
     size = min(size for size in job.sizes if size > job.workers)
     cost = (size - job.workers) * job.gpus_per_worker
+    says = f"{allowed.says}, but " if allowed.says else ""
+    promised = sum(gang.gpus for gang in service.served)
+    if promised and (allowed.gpus is None or allowed.gpus + promised >= cost):
+        return Reason.GANG_FIRST, f"{says}what is free is for {service.served[0].name}, which waits"
     if allowed.near:
         return Reason.WITHIN_TOLERANCE, f"{allowed.says}, which is within the tolerance"
     if allowed.to_take == 0:
         return Reason.STEADY, allowed.says
-    says = f"{allowed.says}, but " if allowed.says else ""
-    if service.served:
-        return Reason.GANG_FIRST, f"{says}what is free is for {service.served[0].name}, which waits"
     return Reason.NO_ROOM, f"{says}the {cost} GPUs for its next size are not there, or are for others"
 
 

@@ -6,7 +6,6 @@ that a log is never longer than a window holds.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +16,15 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.hpa import Behavior, ScalingRules
 
-__all__ = ["History", "ScaleEvent", "change_within", "compact", "longest_period", "reuse", "stored", "stored_event"]
+__all__ = [
+    "History",
+    "ScaleEvent",
+    "change_within",
+    "longest_period",
+    "reuse",
+    "stored",
+    "stored_event",
+]
 
 
 class ScaleEvent(NamedTuple):
@@ -53,21 +60,6 @@ def reuse(
     """The log with a recommendation in the last slot that is `old`, or at the end."""
     slot = max((index for index, each in enumerate(log) if old(each)), default=len(log))
     return (*log[:slot], new, *log[slot + 1 :])
-
-
-def compact(log: tuple[Recommendation, ...]) -> tuple[Recommendation, ...]:
-    """The log without what no window will ever ask for: of the same age or older, and no extreme beside what is newer.
-
-    Whichever windows it is read with, at any later time, the lowest and the highest in them stay the same. A turn of
-    a busy queue can come every few milliseconds; logged by slots alone, a window of an hour would hold a million.
-    """
-    kept: list[Recommendation] = []
-    low, high = math.inf, -math.inf
-    for each in sorted(log, key=lambda each: each.at, reverse=True):
-        if each.workers < low or each.workers > high:
-            kept.append(each)
-            low, high = min(low, each.workers), max(high, each.workers)
-    return tuple(reversed(kept))
 
 
 def longest_period(rules: ScalingRules) -> int:
