@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Factory", "policy_for"]
 
-_BUILT_IN: dict[str, Callable[[Blocks, Mapping[str, Factory]], Policy]] = {
-    Threshold.name: lambda blocks, _: Threshold(settings=typed(ThresholdSettings, blocks.get(Threshold.name, {}))),
-    Adaptive.name: lambda blocks, own: _adaptive(blocks, own),
-    Hpa.name: lambda blocks, _: Hpa(spec=hpa_block(blocks[Hpa.name])) if blocks.get(Hpa.name) else Hpa(),
-}
-"""How each policy of `schemas.policy.BUILT_IN` is made from the blocks of settings."""
-
 
 def policy_for(spec: QueuePolicy, own: Mapping[str, Factory] | None = None) -> Guarded:
     """What decides for the queues of a Policy.
@@ -74,3 +67,11 @@ def _adaptive(blocks: Blocks, own: Mapping[str, Factory]) -> Policy:
     settings = typed(AdaptiveSettings, blocks.get(Adaptive.name, {}))
     inner = {"aggressive": settings.aggressive, "careful": settings.careful}
     return Adaptive(settings=settings, **{mode: _named(name, blocks, own) for mode, name in inner.items() if name})
+
+
+_BUILT_IN: dict[str, Callable[[Blocks, Mapping[str, Factory]], Policy]] = {
+    Threshold.name: lambda blocks, _: Threshold(settings=typed(ThresholdSettings, blocks.get(Threshold.name, {}))),
+    Adaptive.name: _adaptive,
+    Hpa.name: lambda blocks, _: Hpa(spec=hpa_block(blocks[Hpa.name])) if blocks.get(Hpa.name) else Hpa(),
+}
+"""How each policy of `schemas.policy.BUILT_IN` is made from the blocks of settings."""
