@@ -7,10 +7,35 @@ autoscaler dies; each entry says what that costs. `remember` is the one function
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping  # noqa: TC003 - types of fields are read when logs are
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-__all__ = ["Breaker", "JobMemory", "Memory", "Mode", "Recommendation", "compact", "noted"]
+from kfp_volcano.elastic.policies.settings import GuardSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kfp_volcano.elastic.policies.policy import Decision
+    from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
+
+__all__ = [
+    "LONGEST_WINDOW_S",
+    "Breaker",
+    "JobMemory",
+    "Memory",
+    "Mode",
+    "Recommendation",
+    "compact",
+    "next_breaker",
+    "noted",
+    "remember",
+]
+
+_DEFAULTS = GuardSettings()
+LONGEST_WINDOW_S = 3600.0
+"""What `autoscaling/v2` allows a stabilisation window to be at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +65,8 @@ class Mode:
 
     name: str
     since: float
+    contrary_since: float | None = None
+    """Since when what is seen speaks for another mode. Lost, like the mode: it is careful, and waits anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +74,12 @@ class Breaker:
     """Whether automatic resizes are stopped, and what led to it."""
 
     failures: tuple[float, ...] = ()
-    """When resizes failed, of the last window."""
+    """When resizes failed, of the last window. Lost: read again from the Jobs that are still there."""
     open_until: float | None = None
     """None while resizes are allowed."""
     why: str = ""
+    since: float = 0.0
+    """When it was last closed: what failed before does not count any more. Lost: it counts again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +92,75 @@ class Memory:
     breaker: Breaker = field(default_factory=Breaker)
 
 
-def noted(log: tuple[Recommendation, ...], present: int, wanted: int, at: float) -> tuple[Recommendation, ...]:
-    """The recommendations of a Job once `wanted` was computed at its `present` size.
+def remember(
+    snapshot: QueueSnapshot,
+    decisions: Sequence[Decision],
+    *,
+    settings: GuardSettings = _DEFAULTS,
+    window_s: float = LONGEST_WINDOW_S,
+    mode: Mode | None = None,
+) -> Memory:
+    """What the next snapshot of a queue is to hold of this one.
 
-    The first time its size counts as recommended too. What is older than any window of HPA's is dropped.
+    Args:
+        snapshot: What was decided on, with what was remembered before.
+        decisions: What was decided.
+        settings: Of the guards: how long failures count.
+        window_s: How long recommendations are kept: the longest stabilisation window.
+        mode: What the policy is at this snapshot, where it is one of several things.
     """
-    kept = [each for each in log or (Recommendation(at, present),) if each.at >= at - _LONGEST_WINDOW_S]
+    decided = {decision.job: decision for decision in decisions}
+    jobs = {}
+    for job in sorted(snapshot.jobs, key=lambda job: job.key):
+        memory = snapshot.memory.jobs.get(job.key, JobMemory())
+        decision = decided.get(job.key)
+        if decision is not None and decision.recommended is not None:
+            wanted = decision.recommended
+            log = noted(memory.recommendations, job.workers, wanted, snapshot.at, window_s=window_s)
+            memory = replace(memory, recommendations=log)
+        if memory != JobMemory():
+            jobs[job.key] = memory
+    return Memory(jobs=jobs, mode=mode, breaker=next_breaker(snapshot, settings))
+
+
+def next_breaker(snapshot: QueueSnapshot, settings: GuardSettings = _DEFAULTS) -> Breaker:
+    """Whether automatic resizes are stopped at this snapshot: pure, so that decisions need not wait for a memory.
+
+    It opens when at least `breaker_failures` resizes have failed within `breaker_window_s`, and more than have
+    succeeded. It closes after `breaker_open_s`, or when a resize succeeds meanwhile; what failed before is forgiven
+    then. A failure is counted once, however often it is seen: those of Jobs that are there are read from their records,
+    and those of Jobs that have gone are remembered.
+    """
+    before = snapshot.memory.breaker
+    done = [(resize.at, resize.failed) for job in snapshot.jobs for resize in job.resizes]
+    if before.open_until is not None:
+        opened = before.open_until - settings.breaker_open_s
+        succeeded = [at for at, failed in done if not failed and at > opened]
+        if before.open_until > snapshot.at and not succeeded:
+            return before
+        before = Breaker(since=min([before.open_until, *succeeded]))
+    begin = max(before.since, snapshot.at - settings.breaker_window_s)
+    seen = Counter(at for at, failed in done if failed and at > begin)
+    failures = sorted((seen | Counter(at for at in before.failures if at > begin)).elements())
+    successes = sum(1 for at, failed in done if not failed and at > begin)
+    if len(failures) < settings.breaker_failures or len(failures) <= successes:
+        return Breaker(failures=tuple(failures), since=before.since)
+    return Breaker(
+        failures=tuple(failures),
+        open_until=snapshot.at + settings.breaker_open_s,
+        why=f"{len(failures)} resizes failed within {settings.breaker_window_s:.0f} s",
+        since=before.since,
+    )
+
+
+def noted(
+    log: tuple[Recommendation, ...], present: int, wanted: int, at: float, *, window_s: float = LONGEST_WINDOW_S
+) -> tuple[Recommendation, ...]:
+    """The recommendations of a Job once `wanted` was computed at its `present` size, without those before a window.
+
+    The first time its size counts as recommended too.
+    """
+    kept = [each for each in log or (Recommendation(at, present),) if each.at >= at - window_s]
     return compact((*kept, Recommendation(at, wanted)))
 
 
@@ -85,7 +177,3 @@ def compact(log: tuple[Recommendation, ...]) -> tuple[Recommendation, ...]:
             kept.append(each)
             low, high = min(low, each.workers), max(high, each.workers)
     return tuple(reversed(kept))
-
-
-_LONGEST_WINDOW_S = 3600.0
-"""What `autoscaling/v2` allows a stabilisation window to be at most."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003 - types of fields are read when logs are
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from kfp_volcano.elastic.policies.memory import Mode
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
 
-__all__ = ["Decision", "Policy", "Reason", "hold"]
+__all__ = ["Changing", "Decision", "Moded", "Policy", "Reason", "hold"]
 
 
 class Reason(str, Enum):
@@ -20,6 +21,10 @@ class Reason(str, Enum):
     """Grows: enough of what the queue may use is idle."""
     GANG_PENDING = "GangPending"
     """Shrinks: a gang waits that its surplus serves."""
+    RECLAIMED = "Reclaimed"
+    """Shrinks: its queue has borrowed what a gang of the queue that it is from needs."""
+    QUEUE_TIGHT = "QueueTight"
+    """Shrinks: more of what the queue may use is in use, or more of its pods wait, than its policy wants."""
     OVERRIDE = "Override"
     """A person has set the size."""
     UNPLACED = "Unplaced"
@@ -28,8 +33,6 @@ class Reason(str, Enum):
     """Grows: a metric of its workers, or of what they serve, is above its target."""
     BELOW_TARGET = "BelowTarget"
     """Shrinks: all such metrics are below their targets."""
-    QUEUE_BUSY = "QueueBusy"
-    """Shrinks: more of the queue is in use than is to be."""
 
     WITHIN_TOLERANCE = "WithinTolerance"
     """Stays: a metric is off its target, by no more than its tolerance."""
@@ -51,10 +54,24 @@ class Reason(str, Enum):
     """Stays: the GPUs that are free, or coming free, are those a waiting gang needs."""
     NO_ROOM = "NoRoom"
     """Stays: GPUs are idle, but not enough for its next size, or not together on nodes."""
+    FAIR_SHARE = "FairShare"
+    """Stays: it would grow beyond what its queue deserves, while a gang waits that is within its share."""
     RESIZE_OPEN = "ResizeOpen"
     """Stays: the last request has not been carried out yet."""
     COOLDOWN = "Cooldown"
     """Stays: its last resize was too short a time ago."""
+    BUDGET = "Budget"
+    """Stays: it has had as many resizes within an hour as it may have."""
+    DIVERGING = "Diverging"
+    """Does not grow: its loss is not finite, or climbs away from the best it had."""
+    ROLLED_BACK = "RolledBack"
+    """Does not grow: a resize of it was taken back a short time ago."""
+    NO_BENEFIT = "NoBenefit"
+    """Does not grow: what that saves over the remaining work is less than what a resize costs."""
+    BREAKER_OPEN = "BreakerOpen"
+    """Stays: too many resizes of the queue have failed; no automatic one until it closes again."""
+    STALE = "Stale"
+    """Stays: the cluster has not been seen for too long to decide anything."""
     NEARLY_DONE = "NearlyDone"
     """Stays: its training ends so soon that growing would not pay."""
     FAILED_BEFORE = "FailedBefore"
@@ -102,6 +119,24 @@ class Policy(Protocol):
 
     def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
         """Exactly one decision for each of the snapshot's jobs, also where nothing changes; sorted by job."""
+        ...
+
+
+@runtime_checkable
+class Moded(Policy, Protocol):
+    """A policy that is one of several things at a time, which is remembered for it."""
+
+    def mode(self, snapshot: QueueSnapshot) -> Mode:
+        """What it is at this snapshot."""
+        ...
+
+
+@runtime_checkable
+class Changing(Policy, Protocol):
+    """A policy whose decisions may change although nothing happens, because time passes."""
+
+    def next_change(self, snapshot: QueueSnapshot) -> float | None:
+        """When they next may, Unix seconds; None if they do not."""
         ...
 
 

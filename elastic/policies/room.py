@@ -7,10 +7,12 @@ that the cost follows the queue and not the cluster.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE
+from kfp_volcano.elastic.policies.draft import Draft, Spot
+from kfp_volcano.elastic.policies.settings import RESERVE_S
+from kfp_volcano.elastic.policies.snapshot import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,23 +20,6 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, NodeState, QueueSnapshot, Shape
 
 __all__ = ["Room", "Spot", "room_of", "unclaimed"]
-
-
-class Spot(NamedTuple):
-    """What is left on a node."""
-
-    now: int
-    """GPUs that are free."""
-    later: int
-    """GPUs that are free once all that is leaving is gone; never less than `now`."""
-    fits: tuple[tuple[str, int], ...] = ()
-    """As in `NodeState`."""
-    gpu_class: str = ""
-
-    def pods(self, shape: str, gpus: int, *, later: bool = False) -> int:
-        """How many pods of a shape with so many GPUs each, more than none, it can take."""
-        free = (self.later if later else self.now) // gpus
-        return min(free, max(0, most)) if (most := dict(self.fits).get(shape)) is not None else free
 
 
 @dataclass(frozen=True)
@@ -52,82 +37,35 @@ class Room:
         """GPUs that are free now for pods of one GPU that may go anywhere."""
         return max(0, min(self.limit, sum(spot.now * count for spot, count in self._spots())))
 
+    @property
+    def gpus_later(self) -> int:
+        """GPUs that are free for such pods once all that is leaving is gone."""
+        return max(0, min(self.limit_later, sum(spot.later * count for spot, count in self._spots())))
+
     def workers(self, shape: str, gpus: int, *, later: bool = False) -> int:
         """How many pods of a shape with `gpus` > 0 GPUs fit; rounded down, for a part of a worker cannot run."""
         limit = self.limit_later if later else self.limit
-        return min(
-            max(0, limit) // gpus,
-            sum(spot.pods(shape, gpus, later=later) * count for spot, count in self._spots()),
-        )
+        there = sum(spot.pods(shape, gpus, later=later) * count for spot, count in self._spots())
+        return min(max(0, limit) // gpus, there)
 
     def take(self, pods: Iterable[tuple[str, int]], *, later: bool = False) -> Room | None:
-        """The room that remains when these pods (shape, GPUs) are placed, None where they do not all fit.
-
-        Largest pod first, each onto the node it fills best: exact for pods of one size, for mixed sizes a heuristic
-        that may miss a tight packing. `later`: pods that may wait for what is leaving; what they get is not free for
-        others now either.
-        """
-        wanted = sorted((pod for pod in pods if pod[1]), key=lambda pod: (-pod[1], pod[0]))
-        total = sum(gpus for _, gpus in wanted)
-        limit = self.limit_later if later else self.limit
-        if total > limit:
-            return None
-        named, crowd = dict(self.named), Counter(self.crowd)
-        for shape, gpus in wanted:
-            best: tuple[int, str, Spot] | None = None
-            for name, spot in _candidates(named, crowd):
-                if spot.pods(shape, gpus, later=later):
-                    key = (spot.later if later else spot.now, name, spot)
-                    best = key if best is None or key < best else best
-            if best is None:
-                return None
-            _, name, spot = best
-            after = self._taken(spot, shape, gpus, later=later)
-            if name:
-                named[name] = after
-            else:
-                crowd[spot] -= 1
-                crowd[after] += 1
-                if not crowd[spot]:
-                    del crowd[spot]
-        limit_later = self.limit_later - total
-        limit = min(self.limit, limit_later) if later else self.limit - total
-        return replace(self, limit=limit, limit_later=limit_later, named=named, crowd=dict(crowd))
-
-    def without(self, pod: tuple[str, int]) -> Room:
-        """The room beside a pod of another queue, which takes of the nodes and not of this queue's limit."""
-        whole = replace(self, limit=self.limit_later + pod[1], limit_later=self.limit_later + pod[1])
-        left = whole.take([pod], later=True)
-        return self if left is None else replace(left, limit=self.limit, limit_later=self.limit_later)
+        """The room that remains when these pods are placed, None where they do not all fit; see `Draft.take`."""
+        draft = self.draft()
+        return self.after(draft) if draft.take(pods, later=later) else None
 
     def give(self, nodes: Iterable[str], gpus: int, shape: str = "") -> Room:
         """The room when workers of so many GPUs each leave these nodes: theirs come free later, not now."""
-        limit, named = self.limit_later, dict(self.named)
-        for node in nodes:
-            if node != NOWHERE:
-                limit += gpus
-            if node not in {NOWHERE, UNUSABLE} and node in named:
-                spot = named[node]
-                fits = tuple((name, most + (name == shape)) for name, most in spot.fits)
-                named[node] = spot._replace(later=spot.later + gpus, fits=fits)
-        return replace(self, limit_later=limit, named=named)
+        draft = self.draft()
+        draft.give(nodes, gpus, shape)
+        return self.after(draft)
 
-    def _taken(self, spot: Spot, shape: str, gpus: int, *, later: bool) -> Spot:
-        left = spot.later - gpus
-        now = min(spot.now, left) if later else spot.now - gpus
-        fits = tuple((name, most - self._weight(shape, name)) for name, most in spot.fits)
-        return Spot(now, left, fits, spot.gpu_class)
+    def draft(self) -> Draft:
+        """A copy to plan in; many steps there cost less than as many rooms."""
+        return Draft(self.limit, self.limit_later, self.named, self.crowd, self.shapes)
 
-    def _weight(self, taken: str, other: str) -> int:
-        """How many pods of another shape fewer fit beside one that is placed, at most."""
-        if taken == other:
-            return 1
-        one, two = self.shapes.get(taken), self.shapes.get(other)
-        if one is None or two is None:
-            return 1
-        return max(
-            (-(-need // two.requests[each]) for each, need in one.requests.items() if two.requests.get(each)), default=0
-        )
+    def after(self, draft: Draft) -> Room:
+        """What a draft of this room has become."""
+        return Room(draft.limit, draft.limit_later, draft.named, draft.crowd, self.shapes)
 
     def _spots(self) -> Iterator[tuple[Spot, int]]:
         yield from ((spot, 1) for spot in self.named.values())
@@ -146,36 +84,40 @@ def room_of(snapshot: QueueSnapshot) -> Room:
         crowd=crowd,
         shapes=snapshot.shapes,
     )
-    for job in sorted(snapshot.jobs, key=lambda job: job.key):
-        if job.target_workers is not None:
-            room = room.give(job.nodes[job.target_workers :], job.gpus_per_worker, job.shape)
-    for pod in snapshot.reserved:
-        room = room.without(pod)
-    return room
+    leaving = [job for job in snapshot.jobs if job.target_workers is not None and job.target_workers < job.workers]
+    if not leaving and not snapshot.reserved:
+        return room
+    draft = room.draft()
+    for job in sorted(leaving, key=lambda job: job.key):
+        draft.give(job.nodes[job.target_workers :], job.gpus_per_worker, job.shape)
+    for (shape, gpus), count in sorted(Counter(snapshot.reserved).items()):
+        draft.take_all_that_fit(shape, gpus, count, own=False)
+    return room.after(draft)
 
 
-def unclaimed(room: Room, snapshot: QueueSnapshot) -> Room:
+def unclaimed(room: Room, snapshot: QueueSnapshot, *, reserve_s: float = RESERVE_S) -> Room:
     """What remains beside the surplus that the queue's own Jobs were promised and that has no node yet.
 
-    Without that, two decisions in a row would hand out the same GPUs twice: pods take a while to be placed. Gangs go
-    before it: they are served from the whole room.
+    Without that, two decisions in a row would hand out the same GPUs twice: pods take a while to be placed. It is kept
+    for `reserve_s`: what has found no node by then is not going to. Gangs go before it: they are served from the whole
+    room.
     """
-    for job in sorted(snapshot.jobs, key=lambda job: job.key):
-        for _ in range(_claimed(job)):
-            room = room.take([(job.shape, job.gpus_per_worker)], later=True) or room
-    return room
+    claims = [(job, count) for job in snapshot.jobs if (count := _claimed(job, snapshot.at - reserve_s))]
+    if not claims:
+        return room
+    draft = room.draft()
+    for job, count in sorted(claims, key=lambda claim: claim[0].key):
+        draft.take_all_that_fit(job.shape, job.gpus_per_worker, count)
+    return room.after(draft)
 
 
 def _spot(state: NodeState) -> Spot:
     return Spot(state.free, state.free + state.releasing, state.fits, state.gpu_class)
 
 
-def _candidates(named: Mapping[str, Spot], crowd: Mapping[Spot, int]) -> Iterator[tuple[str, Spot]]:
-    yield from named.items()
-    yield from (("", spot) for spot in crowd)
-
-
-def _claimed(job: ElasticJob) -> int:
+def _claimed(job: ElasticJob, kept_since: float) -> int:
     """Surplus workers that were asked for and hold nothing yet; what a core lacks waits as a gang of its own."""
-    surplus = job.nodes[job.min_workers : job.target_workers]
-    return surplus.count(NOWHERE) + max(0, (job.target_workers or 0) - job.workers)
+    more = max(0, (job.target_workers or 0) - job.workers)
+    if job.waiting_since is not None and job.waiting_since <= kept_since:
+        return more
+    return job.nodes[job.min_workers : job.target_workers].count(NOWHERE) + more

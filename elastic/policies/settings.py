@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["AdaptiveSettings", "Down", "GuardSettings", "ThresholdSettings", "Up"]
+__all__ = ["PLACE_S", "RESERVE_S", "AdaptiveSettings", "Down", "GuardSettings", "ThresholdSettings", "Up"]
+
+PLACE_S = 30.0
+"""How long surplus may wait for a node, seconds: some tens of the scheduler's cycles of 1 s."""
+RESERVE_S = 120.0
+"""How long GPUs are kept free for surplus that was asked for and has no node, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +31,9 @@ class GuardSettings:
     resized once and measures it."""
     settle_s: float = 600.0
     """How long a Job is not grown after a resize of it was rolled back."""
-    place_s: float = 30.0
-    """How long surplus may wait for a node before it is given up: some tens of the scheduler's cycles of 1 s."""
-    reserve_s: float = 120.0
+    place_s: float = PLACE_S
+    """How long surplus may wait for a node before it is given up."""
+    reserve_s: float = RESERVE_S
     """How long GPUs are kept free for surplus that was asked for and has no node; longer than `place_s`, for Jobs that
     may not give it up."""
     breaker_failures: int = 5

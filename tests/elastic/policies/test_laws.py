@@ -155,12 +155,13 @@ def test_only_gangs_are_urgent(snapshot):
 
 @given(snapshots(guards=False), gangs())
 def test_a_gang_that_a_shrink_serves_is_served(snapshot, gang):
-    """If one gang waits that fits when all surplus is gone, it fits after what was decided."""
+    """If one gang waits that fits without the surplus of Jobs of no higher priority, it fits after what was decided."""
     snapshot = replace(snapshot, pending=(gang,))
     before = bare_room(snapshot)
     smallest, after = before, before
     for job, decision in zip(sorted(snapshot.jobs, key=lambda job: job.key), decide(snapshot), strict=True):
-        smallest = smallest.give(job.nodes[min(job.sizes) :], job.gpus_per_worker)
+        if job.priority <= gang.priority:
+            smallest = smallest.give(job.nodes[min(job.sizes) :], job.gpus_per_worker)
         after = after.give(job.nodes[decision.to_workers :], job.gpus_per_worker)
     if smallest.take(pods(gang.pods), later=True) is not None:
         assert after.take(pods(gang.pods), later=True) is not None

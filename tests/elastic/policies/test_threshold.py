@@ -146,7 +146,16 @@ def test_the_lowest_priority_gives_first():
     """Priority decides, however much surplus another has."""
     low = job("ml/low", nodes=[0, 0, 0, 0], priority=1)
     high = job("ml/high", nodes=[1] * 8, priority=5)
-    assert sizes(queue([high, low], free=(0, 0), gangs=[gang(1, 1)], limit=12)) == {"ml/high": 8, "ml/low": 2}
+    gangs = [gang(1, 1, priority=5)]
+    assert sizes(queue([high, low], free=(0, 0), gangs=gangs, limit=12)) == {"ml/high": 8, "ml/low": 2}
+
+
+def test_nothing_is_owed_to_a_gang_of_lower_priority():
+    """It waits while a more important Job keeps its surplus, and takes that of equals."""
+    jobs = [job("ml/equal", nodes=[0] * 4, priority=1), job("ml/higher", nodes=[1] * 8, priority=2)]
+    for pods, expected in [((1, 1), (2, 8)), ((1, 1, 1), (4, 8))]:
+        decided = sizes(queue(jobs, free=(0, 0), gangs=[gang(*pods, priority=1)], limit=12))
+        assert (decided["ml/equal"], decided["ml/higher"]) == expected
 
 
 def test_among_equals_the_one_with_most_surplus_gives():
@@ -159,7 +168,7 @@ def test_what_was_given_in_vain_is_given_back():
     """When the second Job's only smaller size frees enough by itself, the first keeps what it has."""
     first = job("ml/first", nodes=[0] * 3, priority=0)
     second = job("ml/second", nodes=[1] * 8, priority=1, sizes=(2, 8))
-    snapshot = queue([first, second], free=(0, 0), gangs=[gang(*[1] * 4)], limit=11)
+    snapshot = queue([first, second], free=(0, 0), gangs=[gang(*[1] * 4, priority=1)], limit=11)
     assert sizes(snapshot) == {"ml/first": 3, "ml/second": 2}
 
 
