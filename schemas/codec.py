@@ -82,7 +82,8 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
 def _codec(hint: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """How values of a type are read and written."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
+        read, write = _codec(next(part for part in typing.get_args(hint) if part is not types.NoneType))
+        return (lambda value: None if value is None else read(value)), write
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if is_dataclass(origin):
         return partial(typed, typing.cast("type[Any]", origin)), plain
@@ -95,11 +96,9 @@ def _codec(hint: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
             lambda items: {key: read(items[key]) for key in sorted(items)},
             lambda items: {key: write(items[key]) for key in sorted(items)},
         )
-    if origin is int:
-        return int, _same
     if hint is Any:
         return sorted_deep, sorted_deep
-    return _same, _same
+    return (int if origin is int else _same), _same
 
 
 def _same(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BUILT_IN", "OWN_SETTINGS", "POLICY_BLOCKS", "Arm", "Blocks", "Policies", "QueuePolicy", "weight"]
+__all__ = ["BUILT_IN", "GUARDS", "OWN_SETTINGS", "POLICY_BLOCKS", "Arm", "Blocks", "Policies", "QueuePolicy", "weight"]
 
 Blocks = dict[str, dict[str, Any]]
 """Settings by the name of their block, as JSON."""
@@ -24,6 +24,8 @@ OWN_SETTINGS = "settings"
 """The block of a policy that another package brings."""
 POLICY_BLOCKS = (*BUILT_IN, OWN_SETTINGS)
 """Blocks that an arm may have too."""
+GUARDS = "guards"
+"""The block of the guards around whatever decides."""
 
 _DEFAULT = BUILT_IN[0]
 

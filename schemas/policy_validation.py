@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas.hpa_validation import hpa_block_findings, hpa_manifest_findings, is_manifest
-from kfp_volcano.schemas.policy import BUILT_IN, POLICY_BLOCKS, Arm, Blocks, Policies, QueuePolicy, weight
+from kfp_volcano.schemas.policy import BUILT_IN, GUARDS, POLICY_BLOCKS, Arm, Blocks, Policies, QueuePolicy, weight
+from kfp_volcano.schemas.quantities import duration
 from kfp_volcano.schemas.sound import Sound
 from kfp_volcano.schemas.structure import Finding, load_schema
 from kfp_volcano.schemas.wording import by_place, examine, problems, shown
@@ -26,6 +27,7 @@ __all__ = ["policies", "policy"]
 
 HPA = "hpa"
 """The policy whose settings have a format of their own."""
+_TEN_YEARS = 3650 * 86400.0
 
 
 def policy(value: Mapping[str, Any], *, source: str = "policy", own: Collection[str] = ()) -> QueuePolicy:
@@ -72,6 +74,7 @@ def _examined(value: Mapping[str, Any], own: Collection[str]) -> tuple[Any, list
 def _findings(sound: Sound, own: Collection[str]) -> Iterator[Finding]:
     """What the schema cannot say of a document."""
     yield from _known(sound, ("spec", "policy"), own)
+    yield from _guards(sound)
     if (block := sound.get("spec", HPA)) is not None:
         yield from _at(("spec", HPA), hpa_block_findings(block))
     arms = sound.count("spec", "arms")
@@ -84,7 +87,7 @@ def _findings(sound: Sound, own: Collection[str]) -> Iterator[Finding]:
         path: Path = ("spec", "arms", index)
         yield from _known(sound, (*path, "policy"), own)
         if (own_block := sound.get(*path, HPA)) is not None:
-            yield from _at((*path, HPA), hpa_block_findings({**(block or {}), **own_block}))
+            yield from _at((*path, HPA), hpa_block_findings(_filled(block or {}, own_block)))
         name = sound.get(*path, "name")
         if name in names:
             yield Finding((*path, "name"), f"{name} is the name of arms[{names[name]}] too", "another name")
@@ -103,6 +106,18 @@ def _known(sound: Sound, path: Path, own: Collection[str]) -> Iterator[Finding]:
         there = ", ".join((*BUILT_IN, *sorted(own)))
         remedy = f"there is {there}; a policy of your own is an entry point in the group kfp_volcano.policies"
         yield Finding(path, f"there is no policy {shown(name)}", remedy)
+
+
+def _guards(sound: Sound) -> Iterator[Finding]:
+    path: Path = ("spec", GUARDS)
+    for key in sound.keys(*path):
+        value = sound.get(*path, key)
+        if isinstance(value, str) and duration(value) > _TEN_YEARS:
+            yield Finding((*path, key), f"{shown(value)} is outside what is possible", "at most ten years")
+    place, reserve = sound.get(*path, "place", default="30s"), sound.get(*path, "reserve", default="2m")
+    if place is not None and reserve is not None and duration(reserve) < duration(place):
+        remedy = f"at least {shown(place)}, or a shorter place"
+        yield Finding((*path, "reserve"), f"{shown(reserve)} is less than place", remedy)
 
 
 def _same_names(sound: Sequence[tuple[str, QueuePolicy]]) -> list[Problem]:
@@ -155,11 +170,12 @@ def _built(plain: Mapping[str, Any]) -> QueuePolicy:
         return QueuePolicy(name=name, queues=(queue,), policy=HPA, blocks={HPA: dict(plain)}, document=plain)
     spec = plain["spec"]
     blocks = _blocks(spec, {})
+    whole = {GUARDS: spec[GUARDS]} if GUARDS in spec else {}
     given = {"policy": spec["policy"]} if "policy" in spec else {}
     return QueuePolicy(
         name=plain["metadata"]["name"],
         queues=tuple(spec["queues"]),
-        blocks=blocks,
+        blocks={**blocks, **whole},
         arms=tuple(_arm(each, blocks) for each in spec.get("arms", ())),
         document=plain,
         **given,
@@ -174,4 +190,10 @@ def _arm(value: Mapping[str, Any], defaults: Blocks) -> Arm:
 def _blocks(value: Mapping[str, Any], defaults: Blocks) -> Blocks:
     """The blocks of settings in a mapping, each filled up with its defaults."""
     keys = [key for key in POLICY_BLOCKS if key in value or key in defaults]
-    return {key: {**defaults.get(key, {}), **value.get(key, {})} for key in keys}
+    return {key: _filled(defaults.get(key, {}), value.get(key, {})) for key in keys}
+
+
+def _filled(defaults: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping with what it does not say itself, in the mappings within it too."""
+    both = {key for key in value if isinstance(value[key], dict) and isinstance(defaults.get(key), dict)}
+    return {**defaults, **value, **{key: _filled(defaults[key], value[key]) for key in both}}

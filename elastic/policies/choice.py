@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kfp_volcano.elastic.policies.arms import Arms
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.hpa.policy import Hpa
+from kfp_volcano.elastic.policies.settings import GuardSettings, ThresholdSettings
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.codec import typed
 from kfp_volcano.schemas.hpa_validation import hpa_block
-from kfp_volcano.schemas.policy import OWN_SETTINGS
+from kfp_volcano.schemas.policy import GUARDS, OWN_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Factory", "policy_for"]
 
 _BUILT_IN: dict[str, Callable[[Blocks], Policy]] = {
-    Threshold.name: lambda blocks: typed(Threshold, blocks.get(Threshold.name, {})),
+    Threshold.name: lambda blocks: Threshold(settings=typed(ThresholdSettings, blocks.get(Threshold.name, {}))),
     Hpa.name: lambda blocks: Hpa(spec=hpa_block(blocks[Hpa.name])) if blocks.get(Hpa.name) else Hpa(),
 }
 """How each policy of `schemas.policy.BUILT_IN` is made from the blocks of settings."""
@@ -40,9 +41,11 @@ def policy_for(spec: QueuePolicy, own: Mapping[str, Factory] | None = None) -> G
     Raises:
         SpecError: A policy of another package is not there, or does not take its settings.
     """
+    guards = typed(GuardSettings, spec.blocks.get(GUARDS, {}))
     if spec.arms:
-        return Guarded(Arms(spec, tuple(_named(arm.policy, arm.blocks, own or {}) for arm in spec.arms)))
-    return Guarded(_named(spec.policy, spec.blocks, own or {}))
+        arms = tuple(_named(arm.policy, arm.blocks, own or {}) for arm in spec.arms)
+        return Guarded(Arms(spec, arms), guards)
+    return Guarded(_named(spec.policy, spec.blocks, own or {}), guards)
 
 
 def _named(name: str, blocks: Blocks, own: Mapping[str, Factory]) -> Policy:

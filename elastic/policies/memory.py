@@ -20,22 +20,9 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
 
-__all__ = [
-    "LONGEST_WINDOW_S",
-    "Breaker",
-    "JobMemory",
-    "Memory",
-    "Mode",
-    "Recommendation",
-    "compact",
-    "next_breaker",
-    "noted",
-    "remember",
-]
+__all__ = ["Breaker", "JobMemory", "Memory", "Mode", "Recommendation", "compact", "next_breaker", "noted", "remember"]
 
 _DEFAULTS = GuardSettings()
-LONGEST_WINDOW_S = 3600.0
-"""What `autoscaling/v2` allows a stabilisation window to be at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +84,6 @@ def remember(
     decisions: Sequence[Decision],
     *,
     settings: GuardSettings = _DEFAULTS,
-    window_s: float = LONGEST_WINDOW_S,
     mode: Mode | None = None,
 ) -> Memory:
     """What the next snapshot of a queue is to hold of this one.
@@ -106,7 +92,6 @@ def remember(
         snapshot: What was decided on, with what was remembered before.
         decisions: What was decided.
         settings: Of the guards: how long failures count.
-        window_s: How long recommendations are kept: the longest stabilisation window.
         mode: What the policy is at this snapshot, where it is one of several things.
     """
     decided = {decision.job: decision for decision in decisions}
@@ -115,9 +100,8 @@ def remember(
         memory = snapshot.memory.jobs.get(job.key, JobMemory())
         decision = decided.get(job.key)
         if decision is not None and decision.recommended is not None:
-            wanted = decision.recommended
-            log = noted(memory.recommendations, job.workers, wanted, snapshot.at, window_s=window_s)
-            memory = replace(memory, recommendations=log)
+            kept = noted(memory.recommendations, job.workers, decision.recommended, snapshot.at)
+            memory = replace(memory, recommendations=kept)
         if memory != JobMemory():
             jobs[job.key] = memory
     return Memory(jobs=jobs, mode=mode, breaker=next_breaker(snapshot, settings))
@@ -153,14 +137,12 @@ def next_breaker(snapshot: QueueSnapshot, settings: GuardSettings = _DEFAULTS) -
     )
 
 
-def noted(
-    log: tuple[Recommendation, ...], present: int, wanted: int, at: float, *, window_s: float = LONGEST_WINDOW_S
-) -> tuple[Recommendation, ...]:
-    """The recommendations of a Job once `wanted` was computed at its `present` size, without those before a window.
+def noted(log: tuple[Recommendation, ...], present: int, wanted: int, at: float) -> tuple[Recommendation, ...]:
+    """The recommendations of a Job once `wanted` was computed at its `present` size.
 
-    The first time its size counts as recommended too.
+    The first time its size counts as recommended too. What is older than any window of HPA's is dropped.
     """
-    kept = [each for each in log or (Recommendation(at, present),) if each.at >= at - window_s]
+    kept = [each for each in log or (Recommendation(at, present),) if each.at >= at - _LONGEST_WINDOW_S]
     return compact((*kept, Recommendation(at, wanted)))
 
 
@@ -177,3 +159,7 @@ def compact(log: tuple[Recommendation, ...]) -> tuple[Recommendation, ...]:
             kept.append(each)
             low, high = min(low, each.workers), max(high, each.workers)
     return tuple(reversed(kept))
+
+
+_LONGEST_WINDOW_S = 3600.0
+"""What `autoscaling/v2` allows a stabilisation window to be at most."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kfp_volcano.cli_decisions import explain, replay
 from kfp_volcano.cli_policies import policies
 
 __all__ = ["autoscaler"]
@@ -15,3 +16,5 @@ def autoscaler() -> None:
 
 
 autoscaler.add_command(policies)
+autoscaler.add_command(explain)
+autoscaler.add_command(replay)

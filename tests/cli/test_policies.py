@@ -12,7 +12,7 @@ TEXT = """\
 apiVersion: kfp-volcano/v1
 kind: Policy
 metadata: {name: careful}
-spec: {queues: [research, "vision-*"], threshold: {idleShare: 0.75}}
+spec: {queues: [research, "vision-*"], threshold: {up: {idleShare: 0.75}}}
 ---
 apiVersion: kfp-volcano/v1
 kind: Policy
@@ -21,7 +21,7 @@ spec:
   queues: [vision-lab]
   arms:
     - {name: control}
-    - {name: eager, threshold: {idleShare: 0.1}}
+    - {name: eager, threshold: {up: {idleShare: 0.1}}}
 """
 
 
@@ -51,5 +51,5 @@ def test_a_wrong_file_ends_with_2_and_all_that_is_wrong(tmp_path: Path) -> None:
     result = run(path)
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert "document 1: spec.threshold.idleShare: 7 is too large (at most 1)" in result.stderr
+    assert "document 1: spec.threshold.up.idleShare: 7 is too large (at most 1)" in result.stderr
     assert "document 2: spec.arms[1].name: control is the name of arms[0] too" in result.stderr

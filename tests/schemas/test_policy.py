@@ -28,7 +28,7 @@ def of(*patterns: tuple[str, ...]) -> Policies:
 def test_a_document_is_read_with_its_defaults() -> None:
     """What decides is `threshold` where nothing is said."""
     assert policy(document()) == QueuePolicy(name="night", queues=("research",), policy="threshold")
-    assert policy(document(threshold={"idleShare": 0.2})).blocks == {"threshold": {"idleShare": 0.2}}
+    assert policy(document(threshold={"up": {"idleShare": 0.2}})).blocks == {"threshold": {"up": {"idleShare": 0.2}}}
 
 
 def test_what_decides_where_nothing_is_said_is_a_document_too() -> None:
@@ -37,13 +37,16 @@ def test_what_decides_where_nothing_is_said_is_a_document_too() -> None:
 
 
 def test_an_arm_has_the_settings_of_the_policy_where_it_says_nothing() -> None:
-    """Key by key in each block."""
-    arms = [{"name": "a"}, {"name": "b", "share": 3, "policy": "mine", "settings": {"y": 2}}]
-    read = policy(document(arms=arms, threshold={"idleShare": 0.2}, settings={"x": 1, "y": 1}), own=["mine"])
-    blocks = {"threshold": {"idleShare": 0.2}, "settings": {"x": 1, "y": 1}}
+    """Key by key in each block, and within."""
+    arms = [{"name": "a"}, {"name": "b", "share": 3, "policy": "mine", "settings": {"y": 2, "z": {"q": 1}}}]
+    read = policy(
+        document(arms=arms, threshold={"up": {"idleShare": 0.2}}, settings={"x": 1, "y": 1, "z": {"p": 1}}),
+        own=["mine"],
+    )
+    blocks = {"threshold": {"up": {"idleShare": 0.2}}, "settings": {"x": 1, "y": 1, "z": {"p": 1}}}
     assert read.arms == (
         Arm(name="a", blocks=blocks),
-        Arm(name="b", share=3, policy="mine", blocks={**blocks, "settings": {"x": 1, "y": 2}}),
+        Arm(name="b", share=3, policy="mine", blocks={**blocks, "settings": {"x": 1, "y": 2, "z": {"p": 1, "q": 1}}}),
     )
 
 
@@ -53,7 +56,15 @@ def test_every_problem_of_every_document_is_told_at_once() -> None:
     with pytest.raises(SpecError) as raised:
         policies(
             [
-                ("one", document(queues=["Research"], policy="thresold", threshold={"idleShare": 2, "idle": 1})),
+                (
+                    "one",
+                    document(
+                        queues=["Research"],
+                        policy="thresold",
+                        threshold={"up": {"idleShare": 2, "idle": 1}},
+                        guards={"stale": "9999d", "place": "5m"},
+                    ),
+                ),
                 ("two", document(policy="threshold", arms=arms)),
                 ("three", {**document(), "kind": "Policies"}),
             ]
@@ -61,8 +72,10 @@ def test_every_problem_of_every_document_is_told_at_once() -> None:
     assert {problem.path for problem in raised.value.problems} == {
         "one: spec.queues[0]",
         "one: spec.policy",
-        "one: spec.threshold.idleShare",
-        "one: spec.threshold.idle",
+        "one: spec.threshold.up.idleShare",
+        "one: spec.threshold.up.idle",
+        "one: spec.guards.stale",
+        "one: spec.guards.reserve",
         "two: spec.arms[0].share",
         "two: spec.arms[1].name",
         "two: spec.arms[1].policy",

@@ -24,7 +24,7 @@ from kfp_volcano.elastic.policies.guards.pace import (
 )
 from kfp_volcano.elastic.policies.guards.person import held, not_a_size, overridden
 from kfp_volcano.elastic.policies.guards.placement import unplaced, without_gpus
-from kfp_volcano.elastic.policies.memory import LONGEST_WINDOW_S, next_breaker, remember
+from kfp_volcano.elastic.policies.memory import next_breaker, remember
 from kfp_volcano.elastic.policies.policy import Changing, Decision, Moded, Policy, Reason, hold
 from kfp_volcano.elastic.policies.room import room_of, unclaimed
 from kfp_volcano.elastic.policies.settings import GuardSettings
@@ -51,8 +51,6 @@ class Guarded:
 
     policy: Policy
     settings: GuardSettings = field(default_factory=GuardSettings)
-    window_s: float = LONGEST_WINDOW_S
-    """How long recommendations are remembered: the longest stabilisation window of the policy."""
 
     @property
     def name(self) -> str:
@@ -76,7 +74,7 @@ class Guarded:
     def remember(self, snapshot: QueueSnapshot, decisions: Sequence[Decision]) -> Memory:
         """What the next snapshot is to hold of this one."""
         mode = self.policy.mode(snapshot) if isinstance(self.policy, Moded) else None
-        return remember(snapshot, decisions, settings=self.settings, window_s=self.window_s, mode=mode)
+        return remember(snapshot, decisions, settings=self.settings, mode=mode)
 
     def next_change(self, snapshot: QueueSnapshot) -> float | None:
         """When something next changes by itself, Unix seconds: a guard lets go, or the policy says so."""

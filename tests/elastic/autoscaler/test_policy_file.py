@@ -16,7 +16,7 @@ kind: Policy
 metadata: {name: %s}
 spec:
   queues: [%s]
-  threshold: {idleShare: %s}
+  threshold: {up: {idleShare: %s}}
 """
 
 
@@ -47,7 +47,7 @@ class Watched:
         """The setting in force for the queue `research`."""
         inner = self.file.policy_of("research").policy
         assert isinstance(inner, Threshold)
-        return inner.idle_share
+        return inner.settings.up.idle_share
 
 
 @pytest.fixture(name="path")
@@ -130,7 +130,7 @@ def test_what_is_wrong_at_the_beginning_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="holds no"):
         Watched(tmp_path)
     (tmp_path / "bad.yaml").write_text(text() + "---\n" + text(share=3))
-    with pytest.raises(SpecError, match=r"bad\.yaml, document 2: spec\.threshold\.idleShare"):
+    with pytest.raises(SpecError, match=r"bad\.yaml, document 2: spec\.threshold\.up\.idleShare"):
         Watched(tmp_path)
 
 
@@ -139,7 +139,7 @@ def test_without_a_file_the_default_decides() -> None:
     watched = Watched(None)
     assert not watched.settled()
     assert watched.file.spec_of("research").name == "default"
-    assert watched.share == Threshold().idle_share
+    assert watched.share == Threshold().settings.up.idle_share
 
 
 def test_a_policy_of_another_package_that_fails_to_load_is_named(tmp_path: Path, monkeypatch) -> None:
@@ -157,8 +157,8 @@ def test_a_policy_of_another_package_that_fails_to_load_is_named(tmp_path: Path,
     )
     monkeypatch.syspath_prepend(str(site))
     path = tmp_path / "policies.yaml"
-    path.write_text(text().replace("  threshold: {idleShare: 0.5}", "  policy: steady\n  settings: {x: 1}"))
+    path.write_text(text().replace("  threshold: {up: {idleShare: 0.5}}", "  policy: steady\n  settings: {x: 1}"))
     assert PolicyFile(path).policy_of("research").name == "steady"
-    path.write_text(text().replace("  threshold: {idleShare: 0.5}", "  policy: broken"))
+    path.write_text(text().replace("  threshold: {up: {idleShare: 0.5}}", "  policy: broken"))
     with pytest.raises(SpecError, match="policy broken: cannot be loaded from no_such_module:Policy"):
         PolicyFile(path)

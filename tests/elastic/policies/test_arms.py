@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from kfp_volcano.elastic.policies.arms import TURN_S, Arms, arm_of
 from kfp_volcano.elastic.policies.choice import policy_for
 from kfp_volcano.elastic.policies.policy import Decision, Reason, hold
+from kfp_volcano.elastic.policies.settings import ThresholdSettings, Up
 from kfp_volcano.elastic.policies.snapshot import ElasticJob, NodeState, PendingGang, QueueSnapshot
+from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.schemas.policy import Arm, QueuePolicy
 
 
@@ -124,8 +126,8 @@ def test_a_gang_is_served_once() -> None:
 def test_each_arm_has_the_first_choice_in_its_turn() -> None:
     """Of the last free GPUs; so that the experiment does not favour the one that is written first."""
     seen = queue([job(f"job-{index}", 1) for index in range(8)], free=1)
-    guarded = policy_for(spec(1, 1, policy="threshold"))
-    eager = replace(guarded.policy, policies=tuple(replace(each, idle_share=0.0) for each in guarded.policy.policies))
+    threshold = Threshold(settings=ThresholdSettings(up=Up(idle_share=0.0)))
+    eager = Arms(spec(1, 1), (threshold, threshold))
     growing = []
     for turn in range(4):
         decisions = eager.decide(replace(seen, at=turn * TURN_S))

@@ -8,19 +8,24 @@ from typing import Any
 import pytest
 
 from kfp_volcano.elastic.policies.choice import _BUILT_IN, policy_for
+from kfp_volcano.elastic.policies.settings import Down, GuardSettings, ThresholdSettings, Up
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.codec import typed, wire_key
 from kfp_volcano.schemas.policy import BUILT_IN, QueuePolicy
-from kfp_volcano.schemas.quantities import duration
 from kfp_volcano.schemas.structure import child_rule, load_schema
 
 SCHEMA = load_schema("policy.v1")
 SPEC = child_rule(SCHEMA, "spec", SCHEMA)
 ARM = SCHEMA["$defs"]["arm"]
 
-SETTINGS = {"threshold": Threshold}
-"""The types of the blocks of settings."""
+SETTINGS = {
+    ("threshold",): ThresholdSettings,
+    ("threshold", "up"): Up,
+    ("threshold", "down"): Down,
+    ("guards",): GuardSettings,
+}
+"""The types of the blocks of settings, by where they stand in a spec."""
 
 
 def spec(**fields: Any) -> QueuePolicy:
@@ -29,13 +34,16 @@ def spec(**fields: Any) -> QueuePolicy:
 
 
 @pytest.mark.parametrize("block", SETTINGS)
-def test_a_block_has_the_keys_and_defaults_of_its_type(block: str) -> None:
+def test_a_block_has_the_keys_and_defaults_of_its_type(block: tuple[str, ...]) -> None:
     """Each field is a key and each key a field; what the schema says where nothing is written is what holds."""
-    rules = child_rule(SPEC, block, SCHEMA)["properties"]
+    rule: Any = SPEC
+    for key in block:
+        rule = child_rule(rule, key, SCHEMA)
+    rules = rule["properties"]
     fields = {wire_key(field.name, field.metadata): field for field in dataclasses.fields(SETTINGS[block])}
     assert fields.keys() == rules.keys()
     required = {key for key, field in fields.items() if field.default is field.default_factory is dataclasses.MISSING}
-    assert required == set(child_rule(SPEC, block, SCHEMA).get("required", ()))
+    assert required == set(rule.get("required", ()))
     kind = SETTINGS[block]
     defaults = {key: child_rule({"properties": rules}, key, SCHEMA).get("default") for key in rules}
     given = {key: value for key, value in defaults.items() if value is not None}
@@ -43,7 +51,6 @@ def test_a_block_has_the_keys_and_defaults_of_its_type(block: str) -> None:
     for key, field in fields.items():
         if field.default is not None and key not in required:
             assert key in given, key
-            assert not field.name.endswith("_s") or duration(given[key]) == field.default
 
 
 def test_every_policy_that_may_be_written_is_there() -> None:
@@ -57,7 +64,10 @@ def test_every_policy_that_may_be_written_is_there() -> None:
 
 def test_settings_reach_the_policy() -> None:
     """In their types."""
-    assert policy_for(spec(blocks={"threshold": {"idleShare": 0.25}})).policy == Threshold(idle_share=0.25)
+    blocks = {"threshold": {"up": {"idleShare": 0.25}}, "guards": {"cooldown": "5m", "resizesPerHour": None}}
+    guarded = policy_for(spec(blocks=blocks))
+    assert guarded.policy == Threshold(settings=ThresholdSettings(up=Up(idle_share=0.25)))
+    assert guarded.settings == GuardSettings(cooldown_s=300, resizes_per_hour=None)
 
 
 def test_a_policy_of_another_package_is_given_its_settings() -> None:
