@@ -123,7 +123,7 @@ def test_hpa_a_job_shrinks_when_more_is_in_use_than_is_to_be() -> None:
     """By as little as one of its sizes allows; it is not urgent, and its window counts."""
     policy = hpa(queue_metric("gpu-share-in-use", "0.5"), behavior=AT_ONCE)
     decision = only(policy, queue(job(workers=8), others=5))
-    assert (decision.to_workers, decision.reason, decision.urgent) == (4, Reason.QUEUE_BUSY, False)
+    assert (decision.to_workers, decision.reason, decision.urgent) == (4, Reason.QUEUE_TIGHT, False)
 
 
 def test_hpa_a_job_does_not_grow_beyond_what_is_physically_free() -> None:
