@@ -19,6 +19,7 @@ __all__ = [
     "Advice",
     "ClassChange",
     "Hold",
+    "Measured",
     "MembershipChange",
     "Move",
     "Owner",
@@ -114,6 +115,23 @@ class MembershipChange:
     at: float
     pause_s: float
     steps_lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """How fast a Job trained at a size."""
+
+    workers: int
+    throughput: float
+    """Samples per second."""
+    batch: int
+    """Global batch, samples."""
+    nodes: int = 1
+    """Nodes its workers were on."""
+    gpu_class: str = ""
+    """Of the slowest of them, empty where none is known."""
+    compute_s: float | None = None
+    """What of a step a worker computes for, before it sums its gradients with the others', where training tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

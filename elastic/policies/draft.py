@@ -7,6 +7,7 @@ each node and pod. `Room` is the value in which this begins and ends.
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from kfp_volcano.elastic.policies.snapshot import NOWHERE
@@ -63,25 +64,37 @@ class Draft:
         self.limit = limit
         self.limit_later = limit_later
         self._named = dict(named)
-        self._crowd = Counter(crowd)
+        self._crowd = dict(crowd)
         self._shapes = shapes
-        self._kinds = Counter(crowd)
-        self._kinds.update(self._named.values())
         self._alike: dict[Spot, dict[str, None]] = {}
         """Names of nodes in each state, in an order that does not depend on that of `named`."""
         for name in sorted(self._named):
             self._alike.setdefault(self._named[name], {})[name] = None
+        self._kinds = {spot: count for spot, count in self._crowd.items() if count}
+        """How many nodes are in each state, with and without a name."""
+        for spot, names in self._alike.items():
+            self._kinds[spot] = self._kinds.get(spot, 0) + len(names)
         self._later = sum(spot.later * count for spot, count in self._kinds.items())
+
+    def copy(self) -> Draft:
+        """Another one, to be changed by itself."""
+        other = copy(self)
+        other._become_own()  # noqa: SLF001 - one of this class
+        return other
+
+    def _become_own(self) -> None:
+        self._named, self._crowd, self._kinds = self._named.copy(), self._crowd.copy(), self._kinds.copy()
+        self._alike = {spot: names.copy() for spot, names in self._alike.items() if names}
 
     @property
     def named(self) -> dict[str, Spot]:
         """What is left on each node that is told apart."""
-        return dict(self._named)
+        return self._named.copy()
 
     @property
     def crowd(self) -> dict[Spot, int]:
         """How many of the others are left in each state."""
-        return {spot: count for spot, count in self._crowd.items() if count}
+        return self._crowd.copy()
 
     @property
     def gpus(self) -> int:
@@ -94,7 +107,11 @@ class Draft:
 
     def workers(self, shape: str, gpus: int, *, later: bool = False, own: bool = True) -> int:
         """How many pods of a shape with `gpus` > 0 GPUs fit; not `own`: another queue's, beside this one's limit."""
-        there = sum(spot.pods(shape, gpus, later=later) * count for spot, count in self._kinds.items())
+        there = 0
+        for spot, count in self._kinds.items():
+            free = spot.later if later else spot.now
+            if free >= gpus:
+                there += (spot.pods(shape, gpus, later=later) if spot.fits else free // gpus) * count
         if not own:
             return there
         return min(max(0, self.limit_later if later else self.limit) // gpus, there)
@@ -110,17 +127,13 @@ class Draft:
         that may miss a tight packing. `later`: pods that may wait for what is leaving; what they get is not free for
         others now either. Not `own`: pods of another queue, which take of the nodes and not of this queue's limit.
         """
-        moves = self._plan(pods, later=later, own=own)
-        if moves is None:
+        return self._carry_out(self._plan(pods, later=later, own=own), later=later, own=own)
+
+    def take_equal(self, shape: str, gpus: int, count: int) -> bool:
+        """As `take`, for equal pods, now."""
+        if gpus * count > self.limit:
             return False
-        taken = sum((move.before.later - move.after.later) * move.nodes for move in moves)
-        for move in moves:
-            self._carry_out(move)
-        self._later -= taken
-        if own:
-            self.limit_later -= taken
-            self.limit = min(self.limit, self.limit_later) if later else self.limit - taken
-        return True
+        return self._carry_out(self._plan_equal(self._kinds, shape, gpus, count, later=False), later=False, own=True)
 
     def take_all_that_fit(self, shape: str, gpus: int, count: int, *, own: bool = True) -> None:
         """Place as many of `count` equal pods as fit in the end."""
@@ -137,56 +150,59 @@ class Draft:
         self._leave(nodes, gpus, shape, -1)
 
     def _leave(self, nodes: Iterable[str], gpus: int, shape: str, sign: int) -> None:
+        more = sign * gpus
         for node in nodes:
             if node == NOWHERE:
                 continue
-            self.limit_later += sign * gpus
+            self.limit_later += more
             spot = self._named.get(node)
             if spot is None:
                 continue
             fits = spot.fits and tuple((name, most + sign * (name == shape)) for name, most in spot.fits)
-            after = Spot(spot.now, spot.later + sign * gpus, fits, spot.gpu_class)
-            self._later += sign * gpus
+            after = Spot(spot.now, spot.later + more, fits, spot.gpu_class)
+            self._later += more
             self._rename(node, spot, after)
-            self._count(spot, after, 1)
+            _shift(self._kinds, spot, after, 1)
 
     def _plan(self, pods: Iterable[tuple[str, int]], *, later: bool, own: bool) -> list[_Move] | None:
-        groups = sorted(Counter(pod for pod in pods if pod[1]).items(), key=lambda group: (-group[0][1], group[0][0]))
-        total = sum(gpus * count for (_, gpus), count in groups)
+        counted = Counter(pods)
+        total = sum(pod[1] * count for pod, count in counted.items())
         if total > self._later or (own and total > (self.limit_later if later else self.limit)):
             return None
-        kinds: Mapping[Spot, int] = self._kinds
-        moves: list[_Move] = []
-        for at, ((shape, gpus), count) in enumerate(groups):
-            found = self._plan_equal(kinds, shape, gpus, count, later=later)
+        kinds, moves = self._kinds, []
+        for shape, gpus in sorted(counted, key=lambda pod: (-pod[1], pod[0])):
+            found = self._plan_equal(kinds, shape, gpus, counted[shape, gpus], later=later)
             if found is None:
                 return None
             moves += found
-            if at + 1 < len(groups):
-                kinds = _moved(kinds, found)
+            kinds = _moved(kinds, found) if len(counted) > 1 else kinds
         return moves
 
     def _plan_equal(
         self, kinds: Mapping[Spot, int], shape: str, gpus: int, count: int, *, later: bool
     ) -> list[_Move] | None:
         """Where equal pods go: a node that is filled best by one is filled best by the next, until it is full."""
+        moves: list[_Move] = []
+        if not gpus or count <= 0:
+            return moves
         fitting = sorted(
-            (spot.later if later else spot.now, spot, each)
+            (free, spot)
             for spot in kinds
-            if (spot.later if later else spot.now) >= gpus and (each := spot.pods(shape, gpus, later=later))
+            if (free := spot.later if later else spot.now) >= gpus
+            and (not spot.fits or spot.pods(shape, gpus, later=later))
         )
-        moves = []
-        for _, spot, each in fitting:
-            full = min(kinds[spot], count // each)
+        for _, spot in fitting:
+            each, nodes = spot.pods(shape, gpus, later=later), kinds[spot]
+            full = min(nodes, count // each)
             if full:
                 moves.append(_Move(spot, self._taken(spot, shape, gpus, each, later=later), full))
                 count -= full * each
-            if count and full < kinds[spot]:
+            if count and full < nodes:
                 moves.append(_Move(spot, self._taken(spot, shape, gpus, count, later=later), 1))
-                count = 0
+                return moves
             if not count:
                 return moves
-        return None if count else moves
+        return None
 
     def _taken(self, spot: Spot, shape: str, gpus: int, count: int, *, later: bool) -> Spot:
         left = spot.later - gpus * count
@@ -205,30 +221,40 @@ class Draft:
             (-(-need // two.requests[each]) for each, need in one.requests.items() if two.requests.get(each)), default=0
         )
 
-    def _carry_out(self, move: _Move) -> None:
-        nodes = min(move.nodes, self._crowd.get(move.before, 0))
-        if nodes:
-            self._crowd[move.before] -= nodes
-            self._crowd[move.after] += nodes
-        for _ in range(move.nodes - nodes):
-            self._rename(next(iter(self._alike[move.before])), move.before, move.after)
-        self._count(move.before, move.after, move.nodes)
+    def _carry_out(self, moves: list[_Move] | None, *, later: bool, own: bool) -> bool:
+        if moves is None:
+            return False
+        taken = 0
+        for before, after, nodes in moves:
+            taken += (before.later - after.later) * nodes
+            unnamed = min(nodes, self._crowd.get(before, 0))
+            if unnamed:
+                _shift(self._crowd, before, after, unnamed)
+            for _ in range(nodes - unnamed):
+                self._rename(next(iter(self._alike[before])), before, after)
+            _shift(self._kinds, before, after, nodes)
+        self._later -= taken
+        if own:
+            self.limit_later -= taken
+            self.limit = min(self.limit, self.limit_later) if later else self.limit - taken
+        return True
 
     def _rename(self, name: str, before: Spot, after: Spot) -> None:
         self._named[name] = after
         del self._alike[before][name]
         self._alike.setdefault(after, {})[name] = None
 
-    def _count(self, before: Spot, after: Spot, nodes: int) -> None:
-        self._kinds[after] += nodes
-        self._kinds[before] -= nodes
-        if not self._kinds[before]:
-            del self._kinds[before]
+
+def _shift(counts: dict[Spot, int], before: Spot, after: Spot, nodes: int) -> None:
+    """So many nodes go from one state to another."""
+    counts[after] = counts.get(after, 0) + nodes
+    counts[before] -= nodes
+    if not counts[before]:
+        del counts[before]
 
 
-def _moved(kinds: Mapping[Spot, int], moves: Iterable[_Move]) -> Counter[Spot]:
-    after = Counter(kinds)
+def _moved(kinds: Mapping[Spot, int], moves: Iterable[_Move]) -> dict[Spot, int]:
+    after = dict(kinds)
     for move in moves:
-        after[move.before] -= move.nodes
-        after[move.after] += move.nodes
-    return +after
+        _shift(after, *move)
+    return after

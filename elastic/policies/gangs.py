@@ -16,18 +16,22 @@ beside its own surplus. So what is owed is given before Volcano takes it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from kfp_volcano.elastic.policies.giving import giving_order, standing
+from kfp_volcano.elastic.policies.giving import standing
 from kfp_volcano.elastic.policies.policy import Decision, Reason
 from kfp_volcano.elastic.policies.room import room_of
 from kfp_volcano.elastic.policies.snapshot import NOWHERE
+from kfp_volcano.elastic.policies.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kfp_volcano.elastic.policies.draft import Draft
+    from kfp_volcano.elastic.policies.giving import Standing
     from kfp_volcano.elastic.policies.room import Room
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, PendingGang, QueueSnapshot
 
@@ -92,18 +96,6 @@ def owed(job: ElasticJob, service: Service, policy: str) -> Decision:
     )
 
 
-class _Step(NamedTuple):
-    """A Job goes down by one of its sizes."""
-
-    job: ElasticJob
-    above: int
-    below: int
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return self.job.nodes[self.below : self.above]
-
-
 class _Turn:
     """Gangs that are served, and what that leaves."""
 
@@ -111,63 +103,142 @@ class _Turn:
         self._snapshot = snapshot
         self._room = room_of(snapshot)
         self._draft = self._room.draft()
-        self._jobs = {job.key: job for job in snapshot.jobs}
-        self._order = giving_order(job for job in snapshot.jobs if job.gpus_per_worker and _smaller(job))
+        self._jobs = {job.key: job for job in snapshot.jobs if job.gpus_per_worker}
+        self._order = sorted(standing(job) for job in self._jobs.values() if min(job.sizes, default=0) < job.workers)
         self._sizes: dict[str, int] = {}
         self._causes: dict[str, PendingGang] = {}
         self._before: dict[str, str] = {}
         self._served: list[PendingGang] = []
         self._unserved: list[PendingGang] = []
+        self._in_vain: list[_Need] = []
         self._share_only = False
         self.held = snapshot.limit_gpus - self._room.limit_later
         """GPUs the queue is going to hold, without those of gangs that borrow."""
 
     def serve(self, gang: PendingGang, *, borrows: bool) -> None:
         """Serve a gang if that can be."""
-        pods = [(gang.shape, gpus) for gpus in gang.pods]
-        own = not gang.queue
-        if not self._draft.fits(pods, later=True, own=own) and not self._give(gang, pods, own=own, borrows=borrows):
+        need = _Need(gang, borrows=borrows)
+        if self._draft.take(need.pods, later=True, own=need.own) or self._give(need):
+            self._served.append(gang)
+            if need.own and not borrows:
+                self.held += gang.gpus
+                self._in_vain = [other for other in self._in_vain if not other.borrowed_only]  # more is borrowed now
+        else:
             self._unserved.append(gang)
             self._share_only = self._share_only or not borrows
-            return
-        self._draft.take(pods, later=True, own=own)
-        self._served.append(gang)
-        self.held += gang.gpus if own and not borrows else 0
 
     def service(self) -> Service:
         """What has become of them all."""
         room = self._room.after(self._draft)
         if self._share_only:
-            beyond = self._snapshot.limit_gpus - self._snapshot.share_gpus
-            room = replace(room, limit=room.limit - beyond, limit_later=room.limit_later - beyond)
+            room = room.within(self._snapshot.limit_gpus - self._snapshot.share_gpus)
         served, unserved = tuple(self._served), tuple(self._unserved)
         return Service(self._sizes, self._causes, served, unserved, room, self._before, self._share_only)
 
-    def _give(self, gang: PendingGang, pods: Sequence[tuple[str, int]], *, own: bool, borrows: bool) -> bool:
-        """Let Jobs give so that the gang fits, if that can be; the draft has what they give."""
-        givers = [job for job in self._order if not own or job.priority <= gang.priority]
-        borrowed = max(0, self.held - self._snapshot.share_gpus)
-        sizes = _least(self._draft, givers, pods, own=own, budget=borrowed if borrows or not own else None)
+    def _give(self, need: _Need) -> bool:
+        """Let Jobs give so that the gang fits, and place it, if that can be."""
+        if any(need.is_harder_than(other) for other in self._in_vain):
+            return False
+        givers = [place for place in self._order if not need.own or place.priority <= need.gang.priority]
+        budget = max(0, self.held - self._snapshot.share_gpus) if need.borrowed_only else None
+        sizes = _least(self._draft, need, self._steps(givers, budget))
         if sizes is None:
+            self._in_vain.append(need)
             return False
         self._explain(givers, sizes)
+        order = [place for place in self._order if place.key not in sizes]
         for key, size in sizes.items():
             job = self._jobs[key]
-            self.held -= _held_gpus(job, job.nodes[size:])
-            self._jobs[key] = replace(job, workers=size, nodes=job.nodes[:size])
+            leaving = job.nodes[size : self._sizes.get(key, job.workers)]
+            self._draft.give(leaving, job.gpus_per_worker, job.shape)
+            self.held -= _held_gpus(job, leaving)
             self._sizes[key] = size
-            self._causes[key] = gang
-        left = (self._jobs[job.key] for job in self._order)
-        self._order = giving_order(job for job in left if _smaller(job))
-        return True
+            self._causes[key] = need.gang
+            if size > min(job.sizes):
+                order.append(standing(job, size))
+        self._order = sorted(order)
+        return self._draft.take(need.pods, later=True, own=need.own)
 
-    def _explain(self, givers: Sequence[ElasticJob], sizes: Mapping[str, int]) -> None:
-        spared: ElasticJob | None = None
-        for job in reversed(givers):
-            if job.key not in sizes:
-                spared = job
+    def _steps(self, givers: Sequence[Standing], budget: int | None) -> Iterator[_Step]:
+        """All that may be given, in order: each Job size by size, as long as the budget lasts, and then the next."""
+        for place in givers:
+            job = self._jobs[place.key]
+            above = self._sizes.get(job.key, job.workers)
+            for below in sorted((size for size in job.sizes if size < above), reverse=True):
+                step = _Step(job, job.nodes[below:above], below)
+                if budget is not None:
+                    budget -= step.gpus
+                    if budget < 0:
+                        budget += step.gpus
+                        break
+                yield step
+                above = below
+
+    def _explain(self, givers: Sequence[Standing], sizes: Mapping[str, int]) -> None:
+        spared: Standing | None = None
+        for place in reversed(givers):
+            if place.key not in sizes:
+                spared = place
             elif spared is not None:
-                self._before.setdefault(job.key, standing(job).before(standing(spared)))
+                self._before.setdefault(place.key, place.before(spared))
+
+
+class _Step(NamedTuple):
+    """A Job goes down by one of its sizes."""
+
+    job: ElasticJob
+    nodes: tuple[str, ...]
+    """Where the workers are that go."""
+    below: int
+    """The size it goes down to."""
+
+    @property
+    def gpus(self) -> int:
+        return _held_gpus(self.job, self.nodes)
+
+
+class _Need:
+    """What a gang needs, and of whom."""
+
+    def __init__(self, gang: PendingGang, *, borrows: bool) -> None:
+        self.gang = gang
+        self.pods = [(gang.shape, gpus) for gpus in gang.pods if gpus]
+        self.counted = Counter(self.pods)
+        self.own = not gang.queue
+        self.borrowed_only = borrows or not self.own
+
+    def is_harder_than(self, other: _Need) -> bool:
+        """Whether what could not be given for another gang, earlier in the same turn, cannot be given for this one."""
+        return (
+            self.own == other.own
+            and self.borrowed_only >= other.borrowed_only
+            and (not self.own or self.gang.priority <= other.gang.priority)
+            and self.counted >= other.counted
+        )
+
+
+class _Trial:
+    """What would be if Jobs gave so much: counted where the pods are equal, for that is quick, else planned."""
+
+    def __init__(self, draft: Draft, need: _Need) -> None:
+        self._need = need
+        self._equal = len(need.counted) == 1
+        self._room: Draft | Tally = Tally(draft, *need.pods[0], own=need.own) if self._equal else draft.copy()
+
+    def go(self, steps: Sequence[_Step], given: int, wanted: int) -> int:
+        """Let so many steps be given instead of so many."""
+        for job, nodes, _ in steps[given:wanted]:
+            self._room.give(nodes, job.gpus_per_worker, job.shape)
+        for job, nodes, _ in steps[wanted:given]:
+            self._room.give_back(nodes, job.gpus_per_worker, job.shape)
+        return wanted
+
+    @property
+    def fits(self) -> bool:
+        """Whether the gang has room in the end."""
+        if isinstance(self._room, Tally):
+            return self._room.workers >= len(self._need.pods)
+        return self._room.fits(self._need.pods, later=True, own=self._need.own)
 
 
 def _by_right(snapshot: QueueSnapshot, held: int) -> tuple[list[PendingGang], list[PendingGang]]:
@@ -187,11 +258,6 @@ def _serving_order(gang: PendingGang) -> tuple[int, float, str]:
     return -gang.priority, gang.since, gang.key
 
 
-def _smaller(job: ElasticJob) -> list[int]:
-    """Sizes a Job could go down to, largest first."""
-    return sorted((size for size in job.sizes if size < job.workers), reverse=True)
-
-
 def _surplus(job: ElasticJob) -> tuple[str, ...]:
     return job.nodes[job.min_workers : job.target_workers]
 
@@ -200,74 +266,43 @@ def _held_gpus(job: ElasticJob, nodes: tuple[str, ...]) -> int:
     return (len(nodes) - nodes.count(NOWHERE)) * job.gpus_per_worker
 
 
-def _least(
-    draft: Draft, givers: Sequence[ElasticJob], pods: Sequence[tuple[str, int]], *, own: bool, budget: int | None
-) -> dict[str, int] | None:
-    """The sizes of the Jobs that give so that the pods fit; None if they cannot be made to fit.
-
-    The draft has what they give afterwards, or is as before. At most `budget` GPUs are given, where there is one.
-    """
-    steps = _steps(givers, budget)
-    needed = sum(gpus for _, gpus in pods)
-    given = 0
-    while given < len(steps) and draft.most_later(own=own) < needed:
-        given = _go(draft, steps, given, given + 1)
-    if not draft.fits(pods, later=True, own=own):
-        too_few, enough = given, len(steps)
-        given = _go(draft, steps, given, enough)
-        if not draft.fits(pods, later=True, own=own):
-            _go(draft, steps, given, 0)
+def _least(draft: Draft, need: _Need, more: Iterator[_Step]) -> dict[str, int] | None:
+    """The sizes of the Jobs that give so that the gang fits, of what may be given; None if it cannot be made to fit."""
+    lacking = need.gang.gpus - draft.most_later(own=need.own)
+    steps: list[_Step] = []
+    while lacking > 0:
+        step = next(more, None)
+        if step is None:
             return None
-        while enough - too_few > 1:
-            given = _go(draft, steps, given, (too_few + enough) // 2)
-            if draft.fits(pods, later=True, own=own):
-                enough = given
-            else:
-                too_few = given
-        given = _go(draft, steps, given, enough)
-    return _without_waste(draft, steps[:given], pods, own=own)
+        steps.append(step)
+        lacking -= step.gpus
+    trial = _Trial(draft, need)
+    given, too_few, leap = trial.go(steps, 0, len(steps)), len(steps) - 1, 1
+    while not trial.fits:
+        too_few, leap = given, leap * 2
+        steps += islice(more, leap)
+        if len(steps) == given:
+            return None
+        given = trial.go(steps, given, len(steps))
+    enough = given
+    while enough - too_few > 1:
+        given = trial.go(steps, given, (too_few + enough) // 2)
+        too_few, enough = (too_few, given) if trial.fits else (given, enough)
+    return _without_waste(trial, steps, trial.go(steps, given, enough))
 
 
-def _steps(givers: Sequence[ElasticJob], budget: int | None) -> list[_Step]:
-    """All that may be given, in order: each Job size by size, as long as the budget lasts, and then the next."""
-    steps = []
-    for job in givers:
-        above = job.workers
-        for below in _smaller(job):
-            step = _Step(job, above, below)
-            if budget is not None:
-                gpus = _held_gpus(job, step.nodes)
-                if gpus > budget:
-                    break
-                budget -= gpus
-            steps.append(step)
-            above = below
-    return steps
-
-
-def _go(draft: Draft, steps: Sequence[_Step], given: int, wanted: int) -> int:
-    """Let so many steps be given instead of so many."""
-    for job, above, below in steps[given:wanted]:
-        draft.give(job.nodes[below:above], job.gpus_per_worker, job.shape)
-    for job, above, below in steps[wanted:given]:
-        draft.give_back(job.nodes[below:above], job.gpus_per_worker, job.shape)
-    return wanted
-
-
-def _without_waste(
-    draft: Draft, steps: Sequence[_Step], pods: Sequence[tuple[str, int]], *, own: bool
-) -> dict[str, int]:
-    """The sizes after these steps, without what was given in vain because a later Job gave enough.
+def _without_waste(trial: _Trial, steps: Sequence[_Step], given: int) -> dict[str, int]:
+    """The sizes after so many steps, without what was given in vain because a later Job gave enough.
 
     The Job that is last in order has back first, as much as it can.
     """
     sizes: dict[str, int] = {}
-    for at in reversed(range(len(steps))):
-        job, _, below = steps[at]
-        if job.key in sizes:
+    for at in reversed(range(given)):
+        step = steps[at]
+        if step.job.key in sizes:
             continue
-        _go(draft, steps, at + 1, at)
-        if not draft.fits(pods, later=True, own=own):
-            _go(draft, steps, at, at + 1)
-            sizes[job.key] = below
+        trial.go(steps, at + 1, at)
+        if not trial.fits:
+            trial.go(steps, at, at + 1)
+            sizes[step.job.key] = step.below
     return sizes

@@ -14,9 +14,8 @@ Seconds and tenths are rounded so that noise in what is measured does not change
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kfp_volcano.elastic.policies.settings import GuardSettings
 
@@ -30,8 +29,7 @@ __all__ = ["Standing", "giving_order", "pause_of", "standing"]
 _UNMEASURED_S = GuardSettings().pause_s
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Standing:
+class Standing(NamedTuple):
     """Where a Job stands in the order: less gives first."""
 
     priority: int
@@ -60,9 +58,10 @@ class Standing:
         return f"equal to {name}, and first by name"
 
 
-def standing(job: ElasticJob) -> Standing:
-    """Where a Job stands in the order."""
-    surplus = (job.workers - min(job.sizes, default=job.workers)) * job.gpus_per_worker
+def standing(job: ElasticJob, workers: int | None = None) -> Standing:
+    """Where a Job stands in the order, as it is or with so many workers."""
+    workers = job.workers if workers is None else workers
+    surplus = (workers - min(job.sizes, default=workers)) * job.gpus_per_worker
     pause = pause_of(job)
     return Standing(
         job.priority,

@@ -8,10 +8,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from kfp_volcano.elastic.policies.gangs import Service
     from kfp_volcano.elastic.policies.memory import Mode
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
 
-__all__ = ["Changing", "Decision", "Moded", "Policy", "Reason", "hold"]
+__all__ = ["Changing", "Decision", "Moded", "Policy", "Reason", "Serving", "hold"]
 
 
 class Reason(str, Enum):
@@ -33,7 +34,15 @@ class Reason(str, Enum):
     """Grows: a metric of its workers, or of what they serve, is above its target."""
     BELOW_TARGET = "BelowTarget"
     """Shrinks: all such metrics are below their targets."""
+    MORE_GOODPUT = "MoreGoodput"
+    """Changes: with that size it trains faster, by more than the change costs."""
+    YIELDS = "Yields"
+    """Shrinks: its surplus is worth more to other Jobs of the queue."""
 
+    AWAITS_ROOM = "AwaitsRoom"
+    """Stays: it is to grow as soon as the GPUs are free that others give."""
+    NOT_WORTH_IT = "NotWorthIt"
+    """Stays: another size would gain less than the change costs."""
     WITHIN_TOLERANCE = "WithinTolerance"
     """Stays: a metric is off its target, by no more than its tolerance."""
     STABILISING = "Stabilising"
@@ -119,6 +128,15 @@ class Policy(Protocol):
 
     def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
         """Exactly one decision for each of the snapshot's jobs, also where nothing changes; sorted by job."""
+        ...
+
+
+@runtime_checkable
+class Serving(Policy, Protocol):
+    """A policy that starts from what gangs are served; its `decide` is this with `gangs.serve(snapshot)`."""
+
+    def decide_beside(self, snapshot: QueueSnapshot, service: Service) -> tuple[Decision, ...]:
+        """As `decide`, where it is known already what the gangs are served."""
         ...
 
 

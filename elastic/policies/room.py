@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.policies.draft import Draft, Spot
@@ -15,7 +16,7 @@ from kfp_volcano.elastic.policies.settings import RESERVE_S
 from kfp_volcano.elastic.policies.snapshot import NOWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, NodeState, QueueSnapshot, Shape
 
@@ -35,18 +36,16 @@ class Room:
     @property
     def gpus(self) -> int:
         """GPUs that are free now for pods of one GPU that may go anywhere."""
-        return max(0, min(self.limit, sum(spot.now * count for spot, count in self._spots())))
+        return self._counted.gpus
 
     @property
     def gpus_later(self) -> int:
         """GPUs that are free for such pods once all that is leaving is gone."""
-        return max(0, min(self.limit_later, sum(spot.later * count for spot, count in self._spots())))
+        return max(0, self._counted.most_later())
 
     def workers(self, shape: str, gpus: int, *, later: bool = False) -> int:
         """How many pods of a shape with `gpus` > 0 GPUs fit; rounded down, for a part of a worker cannot run."""
-        limit = self.limit_later if later else self.limit
-        there = sum(spot.pods(shape, gpus, later=later) * count for spot, count in self._spots())
-        return min(max(0, limit) // gpus, there)
+        return self._counted.workers(shape, gpus, later=later)
 
     def take(self, pods: Iterable[tuple[str, int]], *, later: bool = False) -> Room | None:
         """The room that remains when these pods are placed, None where they do not all fit; see `Draft.take`."""
@@ -59,17 +58,26 @@ class Room:
         draft.give(nodes, gpus, shape)
         return self.after(draft)
 
+    def within(self, fewer: int) -> Room:
+        """The room under a limit that is so many GPUs lower."""
+        draft = self.draft()
+        draft.limit -= fewer
+        draft.limit_later -= fewer
+        return self.after(draft)
+
     def draft(self) -> Draft:
         """A copy to plan in; many steps there cost less than as many rooms."""
-        return Draft(self.limit, self.limit_later, self.named, self.crowd, self.shapes)
+        return self._counted.copy()
 
     def after(self, draft: Draft) -> Room:
-        """What a draft of this room has become."""
-        return Room(draft.limit, draft.limit_later, draft.named, draft.crowd, self.shapes)
+        """What a draft of this room has become; the draft is not to be changed any more."""
+        room = Room(draft.limit, draft.limit_later, draft.named, draft.crowd, self.shapes)
+        room.__dict__["_counted"] = draft  # counted already
+        return room
 
-    def _spots(self) -> Iterator[tuple[Spot, int]]:
-        yield from ((spot, 1) for spot in self.named.values())
-        yield from self.crowd.items()
+    @cached_property
+    def _counted(self) -> Draft:
+        return Draft(self.limit, self.limit_later, self.named, self.crowd, self.shapes)
 
 
 def room_of(snapshot: QueueSnapshot) -> Room:

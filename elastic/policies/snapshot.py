@@ -12,7 +12,7 @@ from collections.abc import Mapping  # noqa: TC003 - types of fields are read wh
 from dataclasses import dataclass, field
 
 from kfp_volcano.elastic.policies.memory import Memory
-from kfp_volcano.schemas.records import Hold  # noqa: TC001 - as above
+from kfp_volcano.schemas.records import Hold, Measured
 
 __all__ = [
     "NOWHERE",
@@ -60,20 +60,6 @@ class NodeState:
     CPU, memory or devices are short, or taints, selectors or topology keep them away (0). Sorted by shape."""
     gpu_class: str = ""
     """The node's label for its kind of GPU, empty where it has none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """How fast a Job trained at a size."""
-
-    workers: int
-    throughput: float
-    """Samples per second."""
-    batch: int
-    """Global batch, samples."""
-    nodes: int = 1
-    """Nodes its workers were on."""
-    gpu_class: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,10 @@ class Threshold:
 
     def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
         """One decision for each Job, sorted by key; see `Policy`."""
-        service = serve(snapshot)
+        return self.decide_beside(snapshot, serve(snapshot))
+
+    def decide_beside(self, snapshot: QueueSnapshot, service: Service) -> tuple[Decision, ...]:
+        """As `decide`, where it is known already what the gangs are served; see `Serving`."""
         load = _Load(snapshot, service, self.settings)
         grown = _grown(load) if load.grows else {}
         shrunk = _shrunk(load) if load.tight else {}
@@ -122,7 +125,7 @@ def _grown(load: _Load) -> dict[str, int]:
     while turns:
         priority, _, key = heappop(turns)
         job, size = jobs[key], next(larger[key], None)
-        if size is not None and draft.take([(job.shape, job.gpus_per_worker)] * (size - sizes[key])):
+        if size is not None and draft.take_equal(job.shape, job.gpus_per_worker, size - sizes[key]):
             sizes[key] = size
             heappush(turns, (priority, size * job.gpus_per_worker, key))
     return {key: size for key, size in sizes.items() if size > jobs[key].workers}

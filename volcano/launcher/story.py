@@ -13,6 +13,8 @@ _MOST_TOLD = 5
 _CAUSES: dict[str, str] = {
     Reason.QUEUE_IDLE: "because GPUs of the queue were idle",
     Reason.GANG_PENDING: "because another gang was waiting",
+    Reason.RECLAIMED: "because another queue's gang needed what was borrowed",
+    Reason.QUEUE_TIGHT: "because the queue was too full",
     Reason.OVERRIDE: "because a person set its size",
     Reason.UNPLACED: "because some of its workers found no node",
 }

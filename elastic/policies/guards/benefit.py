@@ -17,10 +17,12 @@ from kfp_volcano.elastic.policies.guards.verdict import Verdict, no_growth
 from kfp_volcano.elastic.policies.policy import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from kfp_volcano.elastic.policies.settings import GuardSettings
     from kfp_volcano.elastic.policies.snapshot import ElasticJob
 
-__all__ = ["benefit", "nearly_done", "saving_s"]
+__all__ = ["benefit", "nearly_done", "savings_s"]
 
 
 def nearly_done(job: ElasticJob, _at: float, _: GuardSettings) -> Verdict | None:
@@ -33,38 +35,42 @@ def nearly_done(job: ElasticJob, _at: float, _: GuardSettings) -> Verdict | None
 
 def benefit(job: ElasticJob, _at: float, settings: GuardSettings) -> Verdict | None:
     """No growth to sizes that save less than they cost."""
-    larger = {size: saving_s(job, size) for size in job.sizes if size > job.workers}
+    larger = [size for size in job.sizes if size > job.workers]
+    if not settings.benefit or not larger:
+        return None
     measured = pause_of(job)
     cost = settings.benefit * (settings.pause_s if measured is None else measured)
-    useless = {size: saved for size, saved in larger.items() if saved is not None and saved <= cost}
-    if not useless or not settings.benefit:
+    useless = {size: saved for size, saved in savings_s(job, larger).items() if saved <= cost}
+    if not useless:
         return None
     size, saved = max(useless.items(), key=lambda each: (each[1], -each[0]))
     explanation = (
-        f"growing {job.name} from {job.workers} to {size} workers would save {max(0.0, saved):.0f} s"
-        f"{'' if saved > 0 else ' or less'} and has to save more than {cost:.1f} s"
+        f"growing {job.name} from {job.workers} to {size} workers would save "
+        f"{f'about {saved:.1f} s' if saved > 0 else 'nothing'}, and has to save more than {cost:.1f} s"
     )
     return Verdict(tuple(size for size in job.sizes if size not in useless), Reason.NO_BENEFIT, explanation)
 
 
-def saving_s(job: ElasticJob, size: int) -> float | None:
-    """How much sooner a Job would end with so many workers, seconds, without the pause; None where nothing is known."""
-    present, then = _throughput(job, job.workers), _throughput(job, size)
-    left = job.remaining_s
-    if left is None and job.remaining_samples is not None and job.measured and present > 0:
-        left = job.remaining_samples / present
-    if left is None or then <= 0:
-        return None
-    return left * (1 - present / then)
-
-
-def _throughput(job: ElasticJob, workers: int) -> float:
-    """Best measured at this size, else in proportion to the next smaller size that was measured, or the smallest.
-
-    In units of its own where nothing was measured. As throughput is concave in workers, both are hopes.
-    """
+def savings_s(job: ElasticJob, sizes: Iterable[int]) -> dict[int, float]:
+    """How much sooner a Job would end at each of these sizes, seconds, without the pause; empty if nothing is known."""
     best: dict[int, float] = {}
     for each in job.measured:
         best[each.workers] = max(best.get(each.workers, 0.0), each.throughput)
-    base = max((size for size in best if size <= workers), default=min(best, default=None))
-    return float(workers) if base is None else best[base] * workers / base
+    present = _throughput(best, job.workers)
+    left = job.remaining_s
+    if left is None and job.remaining_samples is not None and best and present > 0:
+        left = job.remaining_samples / present
+    if left is None:
+        return {}
+    return {size: left * (1 - present / then) for size in sizes if (then := _throughput(best, size)) > 0}
+
+
+def _throughput(measured: Mapping[int, float], workers: int) -> float:
+    """Measured at this size, else in proportion to the next smaller size that was measured, or the smallest.
+
+    In units of its own where nothing was measured. As throughput is concave in workers, both are hopes.
+    """
+    if not measured:
+        return float(workers)
+    base = max((size for size in measured if size <= workers), default=min(measured))
+    return measured[base] * workers / base

@@ -25,7 +25,7 @@ from kfp_volcano.elastic.policies.guards.pace import (
 from kfp_volcano.elastic.policies.guards.person import held, not_a_size, overridden
 from kfp_volcano.elastic.policies.guards.placement import unplaced, without_gpus
 from kfp_volcano.elastic.policies.memory import next_breaker, remember
-from kfp_volcano.elastic.policies.policy import Changing, Decision, Moded, Policy, Reason, hold
+from kfp_volcano.elastic.policies.policy import Changing, Decision, Moded, Policy, Reason, Serving, hold
 from kfp_volcano.elastic.policies.room import room_of, unclaimed
 from kfp_volcano.elastic.policies.settings import GuardSettings
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kfp_volcano.elastic.policies.draft import Draft
+    from kfp_volcano.elastic.policies.gangs import Service
     from kfp_volcano.elastic.policies.guards.verdict import Guard, Verdict
     from kfp_volcano.elastic.policies.memory import Memory
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
@@ -63,8 +64,14 @@ class Guarded:
         verdicts = {job.key: _verdicts(job, guards, snapshot.at, self.settings) for job in snapshot.jobs}
         jobs = sorted(snapshot.jobs, key=lambda job: (-job.priority, job.key))
         imposed, allowed = self._imposed(jobs, verdicts, snapshot)
-        wanted = {decision.job: decision for decision in self.policy.decide(allowed)}
-        check = _Check(allowed, self.name, self.settings)
+        service = serve(allowed)
+        decisions = (
+            self.policy.decide_beside(allowed, service)
+            if isinstance(self.policy, Serving)
+            else self.policy.decide(allowed)
+        )
+        wanted = {decision.job: decision for decision in decisions}
+        check = _Check(allowed, service, self.name, self.settings)
         decided = {}
         for job in jobs:
             decision = imposed.get(job.key) or check.decision(job, wanted.get(job.key), verdicts[job.key])
@@ -105,7 +112,9 @@ class Guarded:
                     target = None if more else target
                 else:
                     decisions[job.key] = hold(job, Reason.NO_ROOM, _no_room(job, target, free), _by(first))
-            seen.append(replace(job, sizes=_sizes(job, verdicts[job.key]), target_workers=target))
+            sizes = _sizes(job, verdicts[job.key])
+            same = (sizes, target) == (job.sizes, job.target_workers)
+            seen.append(job if same else replace(job, sizes=sizes, target_workers=target))
         return decisions, replace(
             snapshot,
             jobs=tuple(seen),
@@ -117,9 +126,9 @@ class Guarded:
 class _Check:
     """Looks at what a policy wants, one Job after another, and at the room that is left."""
 
-    def __init__(self, snapshot: QueueSnapshot, policy: str, settings: GuardSettings) -> None:
+    def __init__(self, snapshot: QueueSnapshot, service: Service, policy: str, settings: GuardSettings) -> None:
         self._policy = policy
-        self._service = serve(snapshot)
+        self._service = service
         self._free = unclaimed(self._service.room, snapshot, reserve_s=settings.reserve_s).draft()
         self._bare = self._free
         """What would be free if no gang waited."""

@@ -1,0 +1,1 @@
+"""The policy `goodput`: sizes for a whole queue at once, by what each Job would make of them. Pure."""

@@ -1,0 +1,130 @@
+"""The policy `goodput`: sizes for all Jobs of a queue at once, by what each would make of its GPUs. Pure.
+
+Waiting gangs come first, as for any policy. What remains is a plan: who should have how much once all that is to move
+has moved. The plan is made over the GPUs that will be free then, so Jobs give to each other; but a Job grows only into
+what is free now. Until those that give have given, those that wait for it say so, and the plan is made anew each time:
+it comes out the same, for what was given has been paid for, and what was to be gained by it is to be gained still.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from kfp_volcano.elastic.policies.gangs import serve
+from kfp_volcano.elastic.policies.goodput.assignment import Assignment, assign
+from kfp_volcano.elastic.policies.goodput.capacity import capacity_of
+from kfp_volcano.elastic.policies.goodput.choices import Usage
+from kfp_volcano.elastic.policies.goodput.efficiency import goodput_of
+from kfp_volcano.elastic.policies.goodput.options import Outlook, choice_of, kind_of, reach
+from kfp_volcano.elastic.policies.goodput.programme import Bounded
+from kfp_volcano.elastic.policies.goodput.wording import Words
+from kfp_volcano.elastic.policies.snapshot import NOWHERE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kfp_volcano.elastic.policies.goodput.choices import Choice
+    from kfp_volcano.elastic.policies.policy import Decision
+    from kfp_volcano.elastic.policies.room import Room
+    from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
+
+__all__ = ["Goodput"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goodput:
+    """Throughput times statistical efficiency, over the whole queue."""
+
+    name: ClassVar[str] = "goodput"
+
+    bounded: Bounded = field(default_factory=Bounded)
+    """How much effort a plan is worth."""
+
+    def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
+        """One decision for each Job, sorted by key; see `Policy`."""
+        service = serve(snapshot)
+        jobs = {job.key: job for job in sorted(snapshot.jobs, key=lambda job: job.key)}
+        movable = [job for job in jobs.values() if job.gpus_per_worker and job.key not in service.sizes]
+        kinds = sorted({kind_of(job) for job in movable})
+        later = capacity_of(service.room, kinds, later=True)
+        outlooks = {job.key: _outlook(job, snapshot, service.room) for job in movable}
+        choices = [
+            choice_of(outlook, later, (job.workers,) if _rests(job, snapshot.at) else reach(job))
+            for job, outlook in zip(movable, outlooks.values(), strict=True)
+        ]
+        plan = assign(choices, later, self.bounded)
+        if not later.exact and not _fits(choices, jobs, plan, service.room):
+            # A packing that the rows do not know of: nobody gives for it in vain.
+            choices = [_only_growing(choice) for choice in choices]
+            plan = assign(choices, later, self.bounded)
+        now = capacity_of(service.room, kinds, later=False)
+        granted = _granted(choices, plan, Usage(now), None if now.exact else service.room)
+        words = Words(service, later, plan, outlooks, {choice.key: choice for choice in choices})
+        return tuple(
+            words.gives_to_gang(job)
+            if job.key in service.sizes
+            else words.planned(job, granted=job.key in granted)
+            if job.key in outlooks
+            else words.stays_out(job)
+            for job in jobs.values()
+        )
+
+
+def _outlook(job: ElasticJob, snapshot: QueueSnapshot, room: Room) -> Outlook:
+    share = snapshot.limit_gpus // len(snapshot.jobs) // job.gpus_per_worker
+    own = [room.named[node] for node in sorted(set(job.nodes)) if node in room.named]
+    return Outlook(
+        job=job,
+        goodput=goodput_of(job),
+        fair_workers=max(job.min_workers, min(share, job.max_workers)),
+        near=sum(spot.pods(job.shape, job.gpus_per_worker, later=True) for spot in own),
+        at=snapshot.at,
+    )
+
+
+def _rests(job: ElasticJob, at: float) -> bool:
+    """Whether the Job cannot move now for anything but a gang: it is not planned with."""
+    cooling = job.last_resize_at is not None and job.last_resize_at + job.cooldown_s > at
+    return job.resize_open or cooling or NOWHERE in job.nodes[job.min_workers :]
+
+
+def _only_growing(choice: Choice) -> Choice:
+    options = tuple(option for option in choice.options if option.workers >= choice.stay.workers)
+    return replace(choice, options=options, present=0)
+
+
+def _fits(choices: Sequence[Choice], jobs: Mapping[str, ElasticJob], plan: Assignment, room: Room) -> bool:
+    """Whether the plan can be packed onto the nodes once those who give have given."""
+    pods: list[tuple[str, int]] = []
+    for choice in choices:
+        job, option = jobs[choice.key], plan.options[choice.key]
+        room = room.give(job.nodes[option.workers :], job.gpus_per_worker, job.shape)
+        pods += [(choice.kind.shape, choice.kind.gpus)] * option.adds
+    return room.take(pods, later=True) is not None
+
+
+def _granted(choices: Sequence[Choice], plan: Assignment, usage: Usage, room: Room | None) -> set[str]:
+    """Who may grow at once, into what is free now: the highest priority first, and then who gains most for a GPU.
+
+    `room` is given where `usage` does not tell for sure.
+    """
+    growing = [choice for choice in choices if plan.options[choice.key].adds]
+    granted = set()
+
+    def order(choice: Choice) -> tuple[int, float, str]:
+        option = plan.options[choice.key]
+        return -choice.priority, (option.cost - choice.stay.cost) / option.gpus, choice.key
+
+    for choice in sorted(growing, key=order):
+        option = plan.options[choice.key]
+        if not usage.apply(choice, option):
+            continue
+        if room is not None:
+            after = room.take([(choice.kind.shape, choice.kind.gpus)] * option.adds)
+            if after is None:
+                usage.apply(choice, choice.stay)
+                continue
+            room = after
+        granted.add(choice.key)
+    return granted
