@@ -18,7 +18,7 @@ __all__ = ["BUILT_IN", "GUARDS", "OWN_SETTINGS", "POLICY_BLOCKS", "Arm", "Blocks
 Blocks = dict[str, dict[str, Any]]
 """Settings by the name of their block, as JSON."""
 
-BUILT_IN = ("threshold", "hpa")
+BUILT_IN = ("threshold", "adaptive", "hpa")
 """Policies that there are without any other package; each has a block of its name."""
 OWN_SETTINGS = "settings"
 """The block of a policy that another package brings."""
