@@ -14,7 +14,7 @@ from typing import Any
 
 import ray
 
-from kfp_volcano.elastic.autoscaler.loop import QueueAutoscaler
+from kfp_volcano.elastic.autoscaler.fleet import Fleet
 from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueAutoscalerActor:
-    """Runs one `QueueAutoscaler` beside one Job, until that Job has ended.
+    """Runs one `Fleet` beside one Job, until that Job has ended.
 
     Args:
         cluster: Which one, in the terms of `connect`.
@@ -71,13 +71,14 @@ class QueueAutoscalerActor:
         # A way out that Ray does not take for a crash.
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
-    def _autoscaler(self) -> QueueAutoscaler:
-        return QueueAutoscaler(
+    def _autoscaler(self) -> Fleet:
+        policy = Guarded(Threshold())
+        return Fleet(
             connect(self._cluster),
-            namespace=self._job.partition("/")[0],
-            queue=self._queue,
-            policy=Guarded(Threshold()),
+            queues=lambda _: (self._queue,),
+            policies=lambda _: policy,
             identity=f"sidecar:{self._job}",
+            namespace=self._job.partition("/")[0],
             log=self._log,
             shared_namespace=SYSTEM_NAMESPACE,
             only_for=self._job,

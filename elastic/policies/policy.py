@@ -146,8 +146,8 @@ class Serving(Policy, Protocol):
 class Moded(Policy, Protocol):
     """A policy that is one of several things at a time, which is remembered for it."""
 
-    def mode(self, snapshot: QueueSnapshot) -> Mode:
-        """What it is at this snapshot."""
+    def mode(self, snapshot: QueueSnapshot) -> Mode | None:
+        """What it is at this snapshot; None for nothing to remember."""
         ...
 
 

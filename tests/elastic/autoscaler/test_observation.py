@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfp_volcano.elastic.autoscaler.observation import WATCHED, QueueView, observe
+from kfp_volcano.elastic.autoscaler.observation import WATCHED, indexed, observe
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE, NodeState
 from kfp_volcano.schemas.names import GPU, HOLD, PROGRESS, REQUEST, RESIZE
 from kfp_volcano.schemas.records import Hold, Phase, ResizeOutcome, ResizeRequest
@@ -257,8 +257,7 @@ def test_the_timeline_tells_who_holds_and_who_waits(cluster):
     """Held and asked-for GPUs, by Job and team; the number of workers for elastic ones."""
     cluster.submit(initial=6)
     cluster.submit_gang(pods=4)
-    view = QueueView({kind: cluster.objects(kind) for kind in WATCHED}, "research")
-    assert view.timeline_entry(NOW) == {
+    assert indexed({kind: cluster.objects(kind) for kind in WATCHED}).timeline_entry("research", NOW) == {
         "kind": "queue",
         "time": NOW,
         "queue": "research",
@@ -274,7 +273,7 @@ def test_the_timeline_tells_who_holds_and_who_waits(cluster):
 def test_a_job_that_has_ended_leaves_the_timeline(cluster):
     """As soon as it holds nothing."""
     done = job("done", phase="Completed")
-    assert QueueView(objects(queue("research"), *NODES, done), "research").timeline_entry(NOW)["jobs"] == []
+    assert indexed(objects(queue("research"), *NODES, done)).timeline_entry("research", NOW)["jobs"] == []
     held = pod("done", "main", 0, node="node-0")
-    entry = QueueView(objects(queue("research"), *NODES, done, held), "research").timeline_entry(NOW)
+    entry = indexed(objects(queue("research"), *NODES, done, held)).timeline_entry("research", NOW)
     assert entry["jobs"][0]["gpus"] == 1

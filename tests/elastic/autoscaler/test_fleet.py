@@ -1,4 +1,4 @@
-"""The autoscaler of a queue, in virtual time."""
+"""A fleet that leads one queue, in virtual time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 from kfp_volcano.elastic.autoscaler.execution import execute
 from kfp_volcano.elastic.autoscaler.executor import FOLLOWER_S, REQUEST_S
+from kfp_volcano.elastic.autoscaler.fleet import STALE_S, Fleet
+from kfp_volcano.elastic.autoscaler.leading import lease_name
 from kfp_volcano.elastic.autoscaler.lease import HANDOVER_S, TERM_S, JobLease, Lease
-from kfp_volcano.elastic.autoscaler.loop import STALE_S, QueueAutoscaler, lease_name
 from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
@@ -22,13 +23,13 @@ from kfp_volcano.volcano.cluster.annotations import annotation
 
 def autoscaler(cluster, identity="sidecar:ml/digits", **more):
     numbers = itertools.count(1)
-    return QueueAutoscaler(
+    return Fleet(
         cluster,
         namespace="ml",
-        queue="research",
-        policy=Guarded(Threshold()),
+        queues=lambda _: ["research"],
+        policies=lambda _: Guarded(Threshold()),
         identity=identity,
-        informer=cluster,
+        view=cluster.view(),
         clock=lambda: cluster.now,
         new_id=lambda: f"r{next(numbers)}-{cluster.now:.0f}",
         **more,

@@ -1,0 +1,94 @@
+"""Whether this autoscaler leads a queue: by a Lease of the queue, unless a shared autoscaler goes first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kfp_volcano.elastic.autoscaler.lease import TERM_S, Lease
+from kfp_volcano.errors import ForbiddenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kfp_volcano.volcano.cluster.base import Cluster
+
+__all__ = ["Leadership", "lease_name"]
+
+
+def lease_name(queue: str) -> str:
+    """The Lease of the autoscaler that leads a queue, one in each namespace."""
+    return f"kfp-volcano-autoscaler-{queue}"
+
+
+class Leadership:
+    """Of one queue.
+
+    Args:
+        cluster: Where the Leases are.
+        queue: The queue.
+        home: The Lease's namespace.
+        holder: Who this is.
+        shared_namespace: Where an autoscaler for all namespaces would hold its Lease; None where there is none.
+        clock: Unix seconds.
+        spread: From [0, 1): by which part of its time the first renewal is early, so that many Leases that were taken
+            at once are not renewed at once for ever.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: str,
+        *,
+        home: str,
+        holder: str,
+        shared_namespace: str | None,
+        clock: Callable[[], float],
+        spread: float = 0.0,
+    ) -> None:
+        self.queue = queue
+        self._lease = Lease(cluster, home, lease_name(queue), holder=holder, clock=clock)
+        self._shared = (
+            Lease(cluster, shared_namespace, lease_name(queue), holder=holder, clock=clock)
+            if shared_namespace
+            else None
+        )
+        self._early_s = spread * TERM_S / 3
+        self._look_aside_at = 0.0
+        self._aside = False
+        self._due_at = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether it leads, as far as known, at this moment."""
+        return not self._aside and self._lease.held
+
+    @property
+    def due_at(self) -> float:
+        """When `renew` will do something again, Unix seconds."""
+        return self._look_aside_at if self._aside else self._due_at
+
+    def renew(self, now: float) -> bool:
+        """Take the Lease or keep it, where that is due. Returns whether it leads."""
+        if self._shared is not None and now >= self._look_aside_at:
+            self._aside = _is_held(self._shared, now)
+            self._look_aside_at = now + TERM_S / 3
+        if self._aside:
+            self._lease.release()
+            return False
+        if now >= self._due_at:
+            self._lease.hold()
+            self._due_at, self._early_s = self._lease.due_at - self._early_s, 0.0
+        return self._lease.held
+
+    def release(self) -> None:
+        """Give it back, so that another need not wait for its end."""
+        self._lease.release()
+
+
+def _is_held(lease: Lease, now: float) -> bool:
+    """Whether an autoscaler of all namespaces leads. Where one is installed all may look, so who may not has none."""
+    try:
+        term = lease.look()
+    except ForbiddenError:
+        return False
+    return term is not None and term.holds(now)
