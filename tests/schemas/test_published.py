@@ -287,7 +287,7 @@ def compare(kind, rule):
             assert set(own["enum"]) == values
         nested = next((part for part in typing.get_args(hints[field.name]) if dataclasses.is_dataclass(part)), None)
         if nested:
-            compare(nested, own["items"])
+            compare(nested, own.get("items", own))
 
 
 @pytest.mark.parametrize("name", RECORDS)
