@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
     from kfp_volcano.elastic.autoscaler.recorder import Recorder
     from kfp_volcano.elastic.autoscaler.view import View
-    from kfp_volcano.elastic.policies.policy import Policy
+    from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
 __all__ = ["LOOK_S", "STALE_S", "Fleet", "Metrics"]
@@ -57,7 +57,7 @@ class Fleet:
     Args:
         cluster: Where.
         queues: Which queues, asked again whenever queues come, change or go.
-        policies: The policy of a queue, asked each turn; usually a `Guarded` one.
+        policies: The policy of a queue within its guards, asked each turn.
         identity: Who this is, in Leases and records; unique among all that could lead.
         namespace: Whose Jobs are resized; Jobs of other namespaces only count as load. Empty: everywhere.
         home: Where its Leases are; by default `namespace`.
@@ -77,7 +77,7 @@ class Fleet:
         cluster: Cluster,
         *,
         queues: Callable[[ClusterIndex], Iterable[str]],
-        policies: Callable[[str], Policy],
+        policies: Callable[[str], Guarded],
         identity: str,
         namespace: str = "",
         home: str | None = None,

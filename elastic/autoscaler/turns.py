@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from kfp_volcano.elastic.autoscaler.telling import Told
-from kfp_volcano.elastic.policies.guards import next_change
-from kfp_volcano.elastic.policies.memory import JobMemory, Memory, Recommendation
+from kfp_volcano.elastic.policies.memory import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,13 +16,11 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
     from kfp_volcano.elastic.autoscaler.telling import Teller
     from kfp_volcano.elastic.autoscaler.view import View
-    from kfp_volcano.elastic.policies.policy import Decision, Policy
+    from kfp_volcano.elastic.policies.guards import Guarded
+    from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot, Sample
 
 __all__ = ["Metrics", "Standpoint", "Turns"]
-
-_WINDOW_S = 3600.0
-"""How long recommendations are remembered, seconds: HPA's longest stabilisation window."""
 
 
 class Metrics(Protocol):
@@ -76,7 +73,7 @@ class Turns:
     def __init__(
         self,
         view: View,
-        policies: Callable[[str], Policy],
+        policies: Callable[[str], Guarded],
         *,
         executor: Executor,
         keeper: Keeper,
@@ -112,7 +109,8 @@ class Turns:
             memory=standpoint.memory,
             stale_s=0.0 if stale_since is None else max(0.0, now - stale_since),
         )
-        decisions = self._policies(queue).decide(snapshot)
+        policy = self._policies(queue)
+        decisions = policy.decide(snapshot)
         requests: dict[str, str] = {}
         for decision in decisions:
             request = self._executor.ask(decision, versions[decision.job], now) if decision.resizes else None
@@ -121,10 +119,10 @@ class Turns:
             if self._log:
                 self._log.decision(queue, decision, now, request)
         self._teller.decided(snapshot, decisions, requests, max(0.0, self._clock() - since))
-        standpoint.memory = _remembered(snapshot, decisions)
+        standpoint.memory = policy.remember(snapshot, decisions)
         standpoint.hungry = _is_hungry(snapshot, decisions)
         standpoint.turned_at = now
-        looks = [next_change(snapshot), *self._see_to_jobs(standpoint, now)]
+        looks = [policy.next_change(snapshot), *self._see_to_jobs(standpoint, now)]
         return min((at for at in looks if at is not None), default=None)
 
     def _see_to_jobs(self, standpoint: Standpoint, now: float) -> Iterator[float | None]:
@@ -172,16 +170,3 @@ def _is_hungry(snapshot: QueueSnapshot, decisions: Sequence[Decision]) -> bool:
     return bool(snapshot.pending) or any(
         job.key in stays and job.workers < job.max_workers and not job.resize_open for job in snapshot.jobs
     )
-
-
-def _remembered(snapshot: QueueSnapshot, decisions: Sequence[Decision]) -> Memory:
-    """What the next turn is to know of this one."""
-    recommended = {each.job: Recommendation(snapshot.at, each.recommended) for each in decisions if each.recommended}
-    jobs = {}
-    for job in snapshot.jobs:
-        known = snapshot.memory.jobs.get(job.key, JobMemory())
-        kept = [each for each in known.recommendations if snapshot.at - each.at <= _WINDOW_S]
-        if job.key in recommended:
-            kept.append(recommended[job.key])
-        jobs[job.key] = replace(known, recommendations=tuple(kept))
-    return replace(snapshot.memory, jobs=jobs)
