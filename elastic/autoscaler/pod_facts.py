@@ -53,6 +53,8 @@ class PodFacts:
     """Whether its preflight has failed."""
     charged: str = field(default="", compare=False)
     """The queue in which what it holds is accounted for."""
+    let_go: bool = field(default=False, compare=False)
+    """Whether it is accounted for as leaving."""
 
     @classmethod
     def of(cls, pod: Manifest, catalogue: Catalogue) -> PodFacts:

@@ -68,7 +68,12 @@ status:
 GANG = """
 apiVersion: batch.volcano.sh/v1alpha1
 kind: Job
-metadata: {{creationTimestamp: "2026-11-30T21:08:27Z", generation: 1, name: {name}, namespace: team, resourceVersion: "15010"}}
+metadata:
+  creationTimestamp: "2026-11-30T21:08:27Z"
+  generation: 1
+  name: {name}
+  namespace: team
+  resourceVersion: "15010"
 spec:
   maxRetry: 3
   minAvailable: {pods}
@@ -130,3 +135,4 @@ def test_nothing_is_placed_in_a_queue_that_is_closed(state: str) -> None:
     assert (shut.pending, shut.free_gpus) == ((), 0)
     reopened = seen("vision", *NODES, queue("vision", deserved=8), gang("more", "vision", 4))
     assert ([each.name for each in reopened.pending], reopened.free_gpus) == (["more"], 16)
+
