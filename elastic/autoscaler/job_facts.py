@@ -230,6 +230,10 @@ class JobFacts:
         """How many workers it asks for."""
         return sum(task.replicas for task in self.tasks if task.name in {CORE, ELASTIC})
 
+    def lets_go(self, task: str, index: int) -> bool:
+        """Whether it asks for fewer pods of a task than would keep this one: Volcano's controller will delete it."""
+        return any(each.name == task and index >= each.replicas for each in self.tasks)
+
     @property
     def unanswered(self) -> bool:
         """Whether a resize is being executed, or the last request has no final outcome yet."""
