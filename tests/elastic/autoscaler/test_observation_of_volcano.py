@@ -135,4 +135,3 @@ def test_nothing_is_placed_in_a_queue_that_is_closed(state: str) -> None:
     assert (shut.pending, shut.free_gpus) == ((), 0)
     reopened = seen("vision", *NODES, queue("vision", deserved=8), gang("more", "vision", 4))
     assert ([each.name for each in reopened.pending], reopened.free_gpus) == (["more"], 16)
-
