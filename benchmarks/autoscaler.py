@@ -133,9 +133,7 @@ class Cost:
     def calls_since(self, before: Cost, *, leases: bool) -> int:
         """Calls between two moments, either those of Leases or all others."""
         return sum(
-            count - before.calls.get(call, 0)
-            for call, count in self.calls.items()
-            if call.endswith(" Lease") == leases
+            count - before.calls.get(call, 0) for call, count in self.calls.items() if call.endswith(" Lease") == leases
         )
 
 

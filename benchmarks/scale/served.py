@@ -109,9 +109,7 @@ class ServedCluster:
         self, kind: str, namespace: str = "", *, resource_version: str, timeout_s: float = 30.0
     ) -> Iterator[Event]:
         """See `Cluster.watch`."""
-        return watch_by_polling(
-            self._poll, kind, namespace, resource_version=resource_version, timeout_s=timeout_s
-        )
+        return watch_by_polling(self._poll, kind, namespace, resource_version=resource_version, timeout_s=timeout_s)
 
     def _poll(self, kind: str, namespace: str, *, resource_version: str, timeout_s: float) -> tuple[Events, str]:
         return self._ask("poll", kind, namespace, resource_version=resource_version, timeout_s=timeout_s)
