@@ -42,13 +42,13 @@ from scale.generated import (
 )
 from scale.served import ServedCluster, serve
 
-from kfp_volcano.schemas.names import PROGRESS, REQUEST, RESIZE, SYSTEM_NAMESPACE
+from kfp_volcano.schemas.names import PROGRESS, REQUEST, SYSTEM_NAMESPACE
 from kfp_volcano.schemas.records import Progress, dump
 from kfp_volcano.volcano.cluster.annotations import annotation, annotation_patch
 from kfp_volcano.volcano.cluster.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
     from kfp_volcano.volcano.model.objects import Transition

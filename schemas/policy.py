@@ -33,7 +33,7 @@ __all__ = [
 Blocks = dict[str, dict[str, Any]]
 """Settings by the name of their block, as JSON."""
 
-BUILT_IN = ("threshold", "hpa", "goodput")
+BUILT_IN = ("threshold", "adaptive", "hpa", "goodput")
 """Policies that there are without any other package; each has a block of its name."""
 OWN_SETTINGS = "settings"
 """The block of a policy that another package brings."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["policies", "policy"]
 
+ADAPTIVE = "adaptive"
 HPA = "hpa"
 """The policy whose settings have a format of their own."""
 _TEN_YEARS = 3650 * 86400.0
@@ -86,6 +87,7 @@ def _findings(sound: Sound, own: Collection[str]) -> Iterator[Finding]:
     yield from _known(sound, ("spec", "policy"), own)
     yield from _durations(sound)
     yield from _guards(sound)
+    yield from _adaptive(sound, ("spec",), own)
     if (block := sound.get("spec", HPA)) is not None:
         yield from _at(("spec", HPA), hpa_block_findings(block))
     arms = sound.count("spec", "arms")
@@ -97,6 +99,7 @@ def _findings(sound: Sound, own: Collection[str]) -> Iterator[Finding]:
     for index in range(arms):
         path: Path = ("spec", "arms", index)
         yield from _known(sound, (*path, "policy"), own)
+        yield from _adaptive(sound, path, own)
         if (own_block := sound.get(*path, HPA)) is not None:
             yield from _at((*path, HPA), hpa_block_findings(_filled(block or {}, own_block)))
         name = sound.get(*path, "name")
@@ -117,6 +120,18 @@ def _known(sound: Sound, path: Path, own: Collection[str]) -> Iterator[Finding]:
         there = ", ".join((*BUILT_IN, *sorted(own)))
         remedy = f"there is {there}; a policy of your own is an entry point in the group kfp_volcano.policies"
         yield Finding(path, f"there is no policy {shown(name)}", remedy)
+
+
+def _adaptive(sound: Sound, place: Path, own: Collection[str]) -> Iterator[Finding]:
+    path: Path = (*place, ADAPTIVE)
+    for key in ("aggressive", "careful"):
+        yield from _known(sound, (*path, key), own)
+        if sound.get(*path, key) == ADAPTIVE:
+            yield Finding((*path, key), "is adaptive itself, which would go on for ever", "another policy")
+    idle, tight = sound.get(*path, "idleShare", default=0.5), sound.get(*path, "tightShare", default=0.25)
+    if idle is not None and tight is not None and tight >= idle:
+        remedy = "a tightShare that is less, so that it does not switch to and fro"
+        yield Finding((*path, "tightShare"), f"{tight} is not less than idleShare, {idle}", remedy)
 
 
 def _durations(sound: Sound) -> Iterator[Finding]:

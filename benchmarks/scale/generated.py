@@ -21,7 +21,7 @@ __all__ = ["NAMESPACE", "batch_pods", "elastic_names", "gang", "generate", "grou
 NAMESPACE = "ml"
 PER_QUEUE, NODES_A_QUEUE, GPUS_A_NODE = 100, 20, 16
 ELASTIC, FIXED, WAITING, BATCH = 60, 16, 23, 40
-WORKERS = 4
+WORKERS, CORE_WORKERS = 4, 2
 
 
 def queue_names(jobs: int) -> list[str]:
@@ -74,7 +74,7 @@ def _elastic(queue: str, places: Iterator[str], nodes: list[str]) -> Iterator[di
         yield _group(job, "Running")
         yield _pod(job, "coordinator", 0, nodes[number % len(nodes)])
         for index in range(WORKERS):
-            task, place = ("core", index) if index < 2 else ("elastic", index - 2)
+            task, place = ("core", index) if index < CORE_WORKERS else ("elastic", index - CORE_WORKERS)
             yield _pod(job, task, place, next(places))
 
 
@@ -103,7 +103,7 @@ def _train(name: str, queue: str) -> dict[str, Any]:
                 "queue": queue,
                 "roles": {
                     "worker": {
-                        "replicas": {"min": 2, "max": 8},
+                        "replicas": {"min": CORE_WORKERS, "max": 2 * WORKERS},
                         "resources": {"cpu": 4, "memory": "32Gi", "gpu": 1},
                     }
                 },

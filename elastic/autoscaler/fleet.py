@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.index import Changes, ClusterIndex
     from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
     from kfp_volcano.elastic.autoscaler.recorder import Recorder
+    from kfp_volcano.elastic.autoscaler.tending import Tender
     from kfp_volcano.elastic.autoscaler.view import View
-    from kfp_volcano.elastic.policies.policy import Policy
+    from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
 __all__ = ["LOOK_S", "STALE_S", "Fleet", "Metrics"]
@@ -57,12 +58,13 @@ class Fleet:
     Args:
         cluster: Where.
         queues: Which queues, asked again whenever queues come, change or go.
-        policies: The policy of a queue, asked each turn; usually a `Guarded` one.
+        policies: The policy of a queue within its guards, asked each turn.
         identity: Who this is, in Leases and records; unique among all that could lead.
         namespace: Whose Jobs are resized; Jobs of other namespaces only count as load. Empty: everywhere.
         home: Where its Leases are; by default `namespace`.
         recorders: Are told what was seen and done.
         metrics: Values from outside; None where there are none.
+        tender: Sees to classes and requests of its queues' Jobs; None where nobody does.
         log: The timeline of its queues; a queue is noted there also while another leads it.
         shared_namespace: Where an autoscaler for all namespaces would hold its Leases; while it holds a queue's, this
             one stands aside. None where there is none.
@@ -77,12 +79,13 @@ class Fleet:
         cluster: Cluster,
         *,
         queues: Callable[[ClusterIndex], Iterable[str]],
-        policies: Callable[[str], Policy],
+        policies: Callable[[str], Guarded],
         identity: str,
         namespace: str = "",
         home: str | None = None,
         recorders: Sequence[Recorder] = (),
         metrics: Metrics | None = None,
+        tender: Tender | None = None,
         log: QueueLog | None = None,
         shared_namespace: str | None = None,
         only_for: str | None = None,
@@ -109,6 +112,7 @@ class Fleet:
             keeper=self._keeper,
             teller=self._teller,
             metrics=metrics,
+            tender=tender,
             log=log,
             namespace=namespace,
             clock=clock,

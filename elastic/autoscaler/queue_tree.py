@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas.names import GPU, ROOT_QUEUE
-from kfp_volcano.volcano.model.objects import labels_of
+from kfp_volcano.volcano.model.objects import labels_of, status_of
 from kfp_volcano.volcano.model.resources import parse_quantity
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["QueueTree"]
 
 _MILLI = 1000
+_SHUT = {"Closing", "Closed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class _Queue:
     deserved: int | None
     guarantee: int
     reclaimable: bool
+    is_open: bool
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -89,7 +91,7 @@ class QueueTree:
     def limit(self, queue: str, total: int) -> int:
         """GPUs that it may use at most, of `total`: the least of what it and each of its ancestors may have.
 
-        Of an ancestor's, the other queues below it may have taken a part.
+        Of an ancestor's, the other queues below it may have taken a part. One that is closed gets nothing more.
         """
         limit = least = total
         for name in reversed(list(self._lineage(queue))):
@@ -104,7 +106,12 @@ class QueueTree:
                 least = min(least, limit)
             elif name != ROOT_QUEUE or known.capability is not None:
                 least = min(least, limit - (self._below[name] - self._held[queue]))
-        return max(0, least)
+        return max(0, least if self.is_open(queue) else min(least, self._held[queue]))
+
+    def is_open(self, queue: str) -> bool:
+        """Whether Volcano places pods of it: of one that is closing, or closed, what runs goes on, and no more."""
+        known = self._queues.get(queue)
+        return known is None or known.is_open
 
     def deserved(self, queue: str) -> int | None:
         """GPUs that it has a right to, at least what is guaranteed; None where its spec does not say."""
@@ -147,6 +154,7 @@ def _read(manifest: Manifest) -> _Queue:
         deserved=_gpus(spec.get("deserved")),
         guarantee=guarantee or 0,
         reclaimable=spec.get("reclaimable") is not False,
+        is_open=status_of(manifest).get("state") not in _SHUT,
         labels=dict(labels_of(manifest)),
     )
 

@@ -85,7 +85,9 @@ class Standing:
             self._surplus.pop(queue, None)
 
     def pending(self, queue: str) -> list[PendingGang]:
-        """The gangs of a queue that wait, the longest waiting first."""
+        """The gangs of a queue that wait and may be placed, the longest waiting first."""
+        if not self._tree.is_open(queue):
+            return []
         return sorted(self._gangs.get(queue, {}).values(), key=lambda gang: (gang.since, gang.key))
 
     def gang(self, owner: str) -> PendingGang | None:
@@ -150,7 +152,7 @@ class Standing:
         if found is None:
             deserved = self._tree.deserved(queue)
             room = 0 if deserved is None else deserved - self._tree.held(queue)
-            gangs = entitled(self._gangs.get(queue, {}).values(), room) if room > 0 else []
+            gangs = entitled(self.pending(queue), room) if room > 0 else []
             found = self._entitled[queue] = tuple(replace(gang, queue=queue) for gang in gangs)
         return found
 

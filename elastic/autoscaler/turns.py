@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from kfp_volcano.elastic.autoscaler.telling import Told
-from kfp_volcano.elastic.policies.guards import next_change
-from kfp_volcano.elastic.policies.memory import JobMemory, Memory, Recommendation
+from kfp_volcano.elastic.policies.memory import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,14 +15,13 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.keeping import Keeper
     from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
     from kfp_volcano.elastic.autoscaler.telling import Teller
+    from kfp_volcano.elastic.autoscaler.tending import Tender
     from kfp_volcano.elastic.autoscaler.view import View
-    from kfp_volcano.elastic.policies.policy import Decision, Policy
+    from kfp_volcano.elastic.policies.guards import Guarded
+    from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot, Sample
 
 __all__ = ["Metrics", "Standpoint", "Turns"]
-
-_WINDOW_S = 3600.0
-"""How long recommendations are remembered, seconds: HPA's longest stabilisation window."""
 
 
 class Metrics(Protocol):
@@ -68,6 +66,7 @@ class Turns:
         keeper: Keeps limits, and sees to unfit nodes.
         teller: Tells what was done.
         metrics: Values from outside; None where there are none.
+        tender: Sees to classes and requests; None where nobody does.
         log: The timeline.
         namespace: Whose Jobs are resized; empty: everywhere.
         clock: Unix seconds.
@@ -76,12 +75,13 @@ class Turns:
     def __init__(
         self,
         view: View,
-        policies: Callable[[str], Policy],
+        policies: Callable[[str], Guarded],
         *,
         executor: Executor,
         keeper: Keeper,
         teller: Teller,
         metrics: Metrics | None,
+        tender: Tender | None,
         log: QueueLog | None,
         namespace: str,
         clock: Callable[[], float],
@@ -92,6 +92,7 @@ class Turns:
         self._keeper = keeper
         self._teller = teller
         self._metrics = metrics
+        self._tender = tender
         self._log = log
         self._namespace = namespace
         self._clock = clock
@@ -112,7 +113,8 @@ class Turns:
             memory=standpoint.memory,
             stale_s=0.0 if stale_since is None else max(0.0, now - stale_since),
         )
-        decisions = self._policies(queue).decide(snapshot)
+        policy = self._policies(queue)
+        decisions = policy.decide(snapshot)
         requests: dict[str, str] = {}
         for decision in decisions:
             request = self._executor.ask(decision, versions[decision.job], now) if decision.resizes else None
@@ -121,11 +123,23 @@ class Turns:
             if self._log:
                 self._log.decision(queue, decision, now, request)
         self._teller.decided(snapshot, decisions, requests, max(0.0, self._clock() - since))
-        standpoint.memory = _remembered(snapshot, decisions)
+        standpoint.memory = policy.remember(snapshot, decisions)
+        self._tend(snapshot, standpoint.memory)
         standpoint.hungry = _is_hungry(snapshot, decisions)
         standpoint.turned_at = now
-        looks = [next_change(snapshot), *self._see_to_jobs(standpoint, now)]
+        looks = [policy.next_change(snapshot), *self._see_to_jobs(standpoint, now)]
         return min((at for at in looks if at is not None), default=None)
+
+    def _tend(self, snapshot: QueueSnapshot, memory: Memory) -> None:
+        """See to the queue's Jobs beside their size, now and then."""
+        if self._tender is None or not self._tender.due(snapshot.queue, snapshot.at):
+            return
+        with self._view.reading() as stamped:
+            if stamped is None:
+                return
+            ranked = self._tender.ranked(snapshot.queue, stamped.index, snapshot.at)
+            priorities = stamped.index.priorities
+        self._tender.tend(replace(snapshot, ranked=ranked, priorities=priorities), memory.jobs)
 
     def _see_to_jobs(self, standpoint: Standpoint, now: float) -> Iterator[float | None]:
         """Execute and keep what is open; when to look at that again."""
@@ -172,16 +186,3 @@ def _is_hungry(snapshot: QueueSnapshot, decisions: Sequence[Decision]) -> bool:
     return bool(snapshot.pending) or any(
         job.key in stays and job.workers < job.max_workers and not job.resize_open for job in snapshot.jobs
     )
-
-
-def _remembered(snapshot: QueueSnapshot, decisions: Sequence[Decision]) -> Memory:
-    """What the next turn is to know of this one."""
-    recommended = {each.job: Recommendation(snapshot.at, each.recommended) for each in decisions if each.recommended}
-    jobs = {}
-    for job in snapshot.jobs:
-        known = snapshot.memory.jobs.get(job.key, JobMemory())
-        kept = [each for each in known.recommendations if snapshot.at - each.at <= _WINDOW_S]
-        if job.key in recommended:
-            kept.append(recommended[job.key])
-        jobs[job.key] = replace(known, recommendations=tuple(kept))
-    return replace(snapshot.memory, jobs=jobs)

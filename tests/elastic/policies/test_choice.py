@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from kfp_volcano.elastic.policies.adaptive import Adaptive
 from kfp_volcano.elastic.policies.choice import _BUILT_IN, policy_for, priorities_for, requests_for
 from kfp_volcano.elastic.policies.goodput.programme import Bounded
 from kfp_volcano.elastic.policies.priorities import PrioritySettings
 from kfp_volcano.elastic.policies.requests import RequestSettings
-from kfp_volcano.elastic.policies.settings import Down, GuardSettings, ThresholdSettings, Up
+from kfp_volcano.elastic.policies.settings import AdaptiveSettings, Down, GuardSettings, ThresholdSettings, Up
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.codec import typed, wire_key
@@ -26,6 +27,7 @@ SETTINGS = {
     ("threshold",): ThresholdSettings,
     ("threshold", "up"): Up,
     ("threshold", "down"): Down,
+    ("adaptive",): AdaptiveSettings,
     ("guards",): GuardSettings,
     ("goodput",): Bounded,
     ("priorities",): PrioritySettings,
@@ -75,6 +77,16 @@ def test_settings_reach_the_policy() -> None:
     guarded = policy_for(spec(blocks=blocks))
     assert guarded.policy == Threshold(settings=ThresholdSettings(up=Up(idle_share=0.25)))
     assert guarded.settings == GuardSettings(cooldown_s=300, resizes_per_hour=None)
+
+
+def test_adaptive_is_one_of_the_policies_it_names() -> None:
+    """With the settings of their own blocks; others are its defaults."""
+    blocks = {"adaptive": {"careful": "threshold", "idleFor": "5m"}, "threshold": {"up": {"idleShare": 0.7}}}
+    adaptive = policy_for(spec(policy="adaptive", blocks=blocks)).policy
+    assert isinstance(adaptive, Adaptive)
+    assert adaptive.settings.idle_for_s == 300
+    assert adaptive.careful == Threshold(settings=ThresholdSettings(up=Up(idle_share=0.7)))
+    assert adaptive.aggressive == Adaptive().aggressive
 
 
 def test_what_is_beside_the_policy_is_there_where_it_is_asked_for() -> None:
