@@ -19,6 +19,7 @@ __all__ = [
     "Advice",
     "ClassChange",
     "Hold",
+    "LossTrend",
     "Measured",
     "MembershipChange",
     "Move",
@@ -135,6 +136,18 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossTrend:
+    """Where the loss goes."""
+
+    best: float
+    """The least that its average over some steps was."""
+    spread: float
+    """How far single steps were from the average then, on average."""
+    now: float | None = None
+    """Its average at present; None: the last loss is not finite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Annotation `kfp-volcano/progress`: where training stands; written by the coordinator at most every 5 s."""
 
@@ -149,10 +162,17 @@ class Progress:
     lr: float
     at: float
     loss: float | None = None
+    """Of the last step; None where it is not finite, too."""
     metrics: dict[str, float] = field(default_factory=dict)
     """The latest values the training code logged itself, e.g. accuracy."""
     changes: tuple[MembershipChange, ...] = ()
     """The last 20 changes of membership, newest last."""
+    measured: tuple[Measured, ...] = ()
+    """How fast it was at the last 16 sizes it had, the newest last."""
+    noise_scale: float | None = None
+    """Gradient noise scale, samples; None where less than two workers trained together for long enough."""
+    trend: LossTrend | None = None
+    """None before there were some steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

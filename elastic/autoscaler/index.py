@@ -116,6 +116,16 @@ class ClusterIndex:
         return self._tree.labels
 
     @property
+    def priorities(self) -> dict[str, int]:
+        """The PriorityClasses, name to value."""
+        return {name: int(each.get("value") or 0) for (_, name), each in self._priority_classes.items()}
+
+    def waits(self, job: str) -> bool:
+        """Whether a Job's gang waits."""
+        self._settle()
+        return self._standing.gang(job) is not None
+
+    @property
     def restless(self) -> bool:
         """Whether there are changes to be asked for."""
         return bool(self._dirty or self._changes.queues or self._changes.freed or self._changes.tree)

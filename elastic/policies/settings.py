@@ -93,3 +93,8 @@ class AdaptiveSettings:
     """Part at and below which it becomes careful again; below `idle_share`, or it would switch to and fro."""
     tight_for_s: float = 10.0
     """For how long, too."""
+    aggressive: str | None = None
+    """The policy that decides while it is aggressive, with the settings of its own block. None: a `threshold` that
+    grows while a tenth of the queue is idle."""
+    careful: str | None = None
+    """The policy that decides while it is careful. None: a `threshold` that grows a size at a time."""

@@ -18,6 +18,7 @@ from kfp_volcano.cli_autoscaler import autoscaler
 from kfp_volcano.cli_backend import pairs
 from kfp_volcano.cli_convert import convert
 from kfp_volcano.cli_doctor import doctor
+from kfp_volcano.cli_hand import hold, release, resize
 from kfp_volcano.cli_jobs import jobs
 from kfp_volcano.cli_options import pools_option, profiles_option
 from kfp_volcano.cli_pools import pools
@@ -74,6 +75,7 @@ def main() -> None:
     Again and again:                 kfp-volcano schedule create nightly pipeline.py --cron "30 2 * * *"
     Only compile it for one:         kfp-volcano compile pipeline.py -o pipeline.yaml
     Train without a pipeline:        kfp-volcano jobs submit job.yaml
+    Another size for a Job:          kfp-volcano resize vision/resnet-1a2b3c4d --workers 6 --for 2h
     Queues of departments and teams: kfp-volcano queues plan tree.yaml
     Pools of shared GPUs:            kfp-volcano pools plan pools.yaml
 
@@ -262,6 +264,9 @@ main.add_command(schedule)
 main.add_command(jobs)
 main.add_command(queues)
 main.add_command(pools)
+main.add_command(resize)
+main.add_command(hold)
+main.add_command(release)
 main.add_command(priority)
 main.add_command(reap)
 main.add_command(autoscaler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import time
 
 import pytest
 import yaml
@@ -57,6 +58,11 @@ def _spec(tmp_path):
         return path
 
     return write
+
+
+def top(*arguments):
+    """Run a command that has no group."""
+    return CliRunner().invoke(main, [*map(str, arguments)])
 
 
 def only(cluster):
@@ -238,6 +244,32 @@ def test_a_person_holds_the_autoscaler_off(cluster, spec):
     assert "may resize it again" in run("release", name).stdout
     assert "(held)" not in run("list").stdout
     assert "was not held" in run("release", name).stdout
+
+
+def test_a_size_for_a_time_is_seen_through_and_held(cluster, spec):
+    """By one word at the top; nobody follows the Job, so the command carries it out, and lets go at another word."""
+    name = run("submit", spec("sleep 600", elastic=True), *RUN, "--detach").stdout.strip()
+    done = top("resize", name, "--workers", 4, "--for", "2h", "--why", "the demo")
+    assert done.exit_code == 0, done.output
+    assert "Done: 4 workers" in done.stdout
+    held = hold_of(only(cluster))
+    assert (held.override, held.reason) == (4, "the demo")
+    assert held.until > time.time() + 7000
+    assert workers_of(only(cluster)) == 4
+    assert top("resize", name, "--workers", 5, "--for", "2h").exit_code == 2
+    assert hold_of(only(cluster)).override == 4
+    assert "may resize it again" in top("release", name).stdout
+
+
+def test_a_size_for_a_time_does_not_wait_for_the_resize_before(cluster, spec):
+    """What is being executed is seen through; the hold says what comes then."""
+    name = run("submit", spec("sleep 600", elastic=True), *RUN, "--detach").stdout.strip()
+    assert run("resize", name, 4, "--detach").exit_code == 0
+    done = top("resize", name, "--workers", 6, "--for", "1h")
+    assert done.exit_code == 0, done.output
+    assert "after that the autoscaler sees to its 6 workers" in done.stderr
+    assert workers_of(only(cluster)) == 4
+    assert hold_of(only(cluster)).override == 6
 
 
 def test_a_fixed_job_is_not_resized(cluster, spec):

@@ -146,3 +146,12 @@ def test_a_text_may_hold_several_documents() -> None:
     for text, words in (("", "empty"), ("---\n---\n", "empty"), ("a: 1\n---\n- 1\n", "list"), ("a: 1\na: 2", "twice")):
         with pytest.raises(SpecError, match=words):
             parse_all(text)
+
+
+def test_adaptive_names_two_other_policies_and_two_shares_in_order() -> None:
+    """What would go on for ever, or switch to and fro, is refused; in arms too."""
+    block = {"careful": "adaptive", "aggressive": "hpaa", "tightShare": 0.5}
+    for spec in ({"adaptive": block}, {"arms": [{"name": "a", "adaptive": block}, {"name": "b"}]}):
+        with pytest.raises(SpecError) as raised:
+            policy(document(**spec))
+        assert {problem.path.rpartition(".")[2] for problem in raised.value.problems} == {*block}

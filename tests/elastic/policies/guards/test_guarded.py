@@ -2,65 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
-from books import name, states
+from books import name
 from kfp_volcano.elastic.policies.guards import PLACE_S, Guarded, next_change
-from kfp_volcano.elastic.policies.policy import Decision, Reason
-from kfp_volcano.elastic.policies.snapshot import NOWHERE, ElasticJob, PendingGang, QueueSnapshot
+from kfp_volcano.elastic.policies.policy import Reason
+from kfp_volcano.elastic.policies.snapshot import NOWHERE, PendingGang
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.schemas.records import Hold
+from wishes import JOB, NOW, Says, decided, queue
 
-NOW = 1000.0
-JOB = ElasticJob(
-    key="ml/digits",
-    workers=4,
-    running=4,
-    min_workers=2,
-    max_workers=8,
-    sizes=(2, 4, 8),
-    gpus_per_worker=1,
-    nodes=(name(0),) * 4,
-)
 OTHER = replace(JOB, key="ml/other", nodes=(name(1),) * 4)
 GANG = PendingGang(key="vision/big", pods=(1, 1), since=0.0)
-
-
-@dataclass(frozen=True)
-class Says:
-    """A policy that says what it was told to, urgent or not."""
-
-    wanted: dict[str, int]
-    urgent: bool = False
-    name: str = "says"
-
-    def decide(self, snapshot):
-        return tuple(
-            Decision(
-                job=job.key,
-                from_workers=job.workers,
-                to_workers=self.wanted.get(job.key, job.workers),
-                reason=Reason.QUEUE_IDLE,
-                explanation="because",
-                urgent=self.urgent,
-                policy=self.name,
-            )
-            for job in snapshot.jobs
-        )
-
-
-def queue(*jobs, free=(4, 4), gangs=()):
-    return QueueSnapshot(
-        queue="research",
-        at=NOW,
-        limit_gpus=16,
-        allocated_gpus=sum(len(job.nodes) - job.nodes.count(NOWHERE) for job in jobs),
-        nodes=states(free),
-        jobs=jobs,
-        pending=gangs,
-    )
 
 
 def decide(policy, snapshot):
@@ -95,21 +50,24 @@ def decide(policy, snapshot):
 )
 def test_guards_one_by_one(change, wanted, urgent, expected):
     """Each guard lets through what it may, and says its own reason otherwise."""
-    decided = decide(Says({JOB.key: wanted}, urgent=urgent), queue(replace(JOB, **change)))
-    assert decided == {JOB.key: expected}
+    assert decided({JOB.key: wanted}, queue(replace(JOB, **change)), urgent=urgent) == {JOB.key: expected}
 
 
 def test_growth_is_never_handed_out_twice():
     """Two Jobs that are both told to take the same four GPUs: one gets them."""
-    decided = decide(Says({JOB.key: 8, OTHER.key: 8}), queue(JOB, OTHER, free=(4, 0)))
-    assert decided == {JOB.key: (8, Reason.QUEUE_IDLE), OTHER.key: (4, Reason.NO_ROOM)}
+    assert decide(Says({JOB.key: 8, OTHER.key: 8}), queue(JOB, OTHER, free=(4, 0))) == {
+        JOB.key: (8, Reason.QUEUE_IDLE),
+        OTHER.key: (4, Reason.NO_ROOM),
+    }
 
 
 def test_an_override_goes_before_what_policies_want():
     """What a person has set has the first claim on what is free."""
     held = replace(OTHER, hold=Hold(until=NOW + 60, by="ada", override=8))
-    decided = decide(Says({JOB.key: 8}), queue(JOB, held, free=(4, 0)))
-    assert decided == {JOB.key: (4, Reason.NO_ROOM), OTHER.key: (8, Reason.OVERRIDE)}
+    assert decide(Says({JOB.key: 8}), queue(JOB, held, free=(4, 0))) == {
+        JOB.key: (4, Reason.NO_ROOM),
+        OTHER.key: (8, Reason.OVERRIDE),
+    }
 
 
 def test_an_override_that_does_not_fit_waits():
@@ -121,8 +79,10 @@ def test_an_override_that_does_not_fit_waits():
 def test_a_job_that_may_not_give_is_passed_over():
     """A gang is served by another Job, where the first choice is held."""
     held = replace(JOB, hold=Hold(until=NOW + 60, by="ada"), priority=-1)
-    decided = decide(Threshold(), queue(held, OTHER, free=(0, 0), gangs=(GANG,)))
-    assert decided == {JOB.key: (4, Reason.HOLD), OTHER.key: (2, Reason.GANG_PENDING)}
+    assert decide(Threshold(), queue(held, OTHER, free=(0, 0), pending=(GANG,))) == {
+        JOB.key: (4, Reason.HOLD),
+        OTHER.key: (2, Reason.GANG_PENDING),
+    }
 
 
 def test_surplus_that_finds_no_node_is_given_up():
