@@ -60,6 +60,9 @@ def elastic_job(job: JobFacts, pods: Collection[PodFacts], table: NodeTable, pri
         remaining_samples=pace.remaining_samples if pace else None,
         done=pace.done if pace else None,
         batch=pace.batch if pace else None,
+        measured=pace.measured if pace else (),
+        noise_scale=pace.noise_scale if pace else None,
+        diverging=pace is not None and pace.diverging,
         resizes=history.resizes,
     )
 

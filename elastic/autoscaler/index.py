@@ -154,7 +154,8 @@ class ClusterIndex:
         """
         self._settle()
         found = dict(self._elastic(queue, now, namespace))
-        pending, claims = self._standing.pending(queue), self._standing.claims().asked.get(queue, ())
+        owed = self._standing.claims()
+        pending, claims = self._standing.pending(queue), owed.asked.get(queue, ())
         names = {job.shape for job in found.values()} | {gang.shape for gang in (*pending, *claims)}
         shapes = {name: needs for name in names if (needs := self._catalogue.named(name)) is not None}
         hosts = {node for job in found.values() for node in job.nodes} - {NOWHERE, UNUSABLE}
@@ -165,7 +166,7 @@ class ClusterIndex:
         return QueueSnapshot(
             queue=queue,
             at=now,
-            limit_gpus=self._tree.limit(queue, self._table.total),
+            limit_gpus=self._tree.limit(queue, self._table.total, owed.coming),
             allocated_gpus=self._tree.held(queue),
             deserved_gpus=self._tree.deserved(queue),
             guarantee_gpus=self._tree.guarantee(queue),
