@@ -259,11 +259,11 @@ def test_a_hold_is_respected_and_its_end_awaited(cluster):
     """The loop looks again when it lets go."""
     cluster.submit()
     follow(cluster)
-    cluster.annotate(HOLD, Hold(until=cluster.now + 7, by="ada"))
+    cluster.annotate(HOLD, Hold(until=cluster.now + 3, by="ada"))
     scaler = autoscaler(cluster)
-    assert scaler.turn() == cluster.now + 7
+    assert scaler.turn() == cluster.now + 3
     assert annotation(cluster.job(), REQUEST) is None
-    cluster.now += 7
+    cluster.now += 3
     scaler.turn()
     assert request(cluster).to_workers == 8
 
