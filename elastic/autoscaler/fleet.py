@@ -140,6 +140,8 @@ class Fleet:
                 self._check_view()
                 look_at = self.turn()
                 version = self._view.wait(version, timeout_s=max(0.0, look_at - self._clock()))
+            if not self._stopped.is_set():
+                self.turn()  # which tells of the Job's end
         finally:
             gc.unfreeze()
             self._view.stop()
