@@ -96,7 +96,6 @@ class Executor:
         except (ConflictError, NotFoundError):
             self._copies.pop(decision.job, None)
             return None
-        _log.info("%s: %s", decision.job, decision.explanation)
         return request.id
 
     def drive(self, key: str, version: int, pods: Sequence[Manifest], now: float) -> float | None:
