@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kfp_volcano.elastic.policies.goodput.policy import Goodput
 from kfp_volcano.elastic.policies.policy import Reason
-from kfp_volcano.elastic.policies.room import room_of
+from kfp_volcano.elastic.policies.room import room_of, unclaimed
 from kfp_volcano.elastic.policies.snapshot import (
     NOWHERE,
     ElasticJob,
@@ -133,7 +133,7 @@ def test_growth_takes_no_more_than_is_free_now(snapshot):
         for job, decision in zip(sorted(snapshot.jobs, key=lambda job: job.key), decide(snapshot), strict=True)
         for _ in range(decision.to_workers - decision.from_workers)
     ]
-    assert room_of(snapshot).take(grown) is not None
+    assert unclaimed(room_of(snapshot), snapshot).take(grown) is not None
 
 
 @given(snapshots(), st.randoms(use_true_random=False))
