@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections import Counter
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Client, Listener
 from typing import TYPE_CHECKING, Any
 
@@ -22,21 +23,25 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.polling import Events
     from kfp_volcano.volcano.cluster.store import Store
 
-__all__ = ["ServedCluster", "serve"]
+__all__ = ["ServedCluster", "serving"]
 
 _PAGE = 500
 
 
-def serve(store: Store, address: str) -> None:
-    """Answer from now on, each connection by a thread of its own."""
+@contextmanager
+def serving(store: Store, address: str) -> Iterator[None]:
+    """Answer meanwhile, each connection by a thread of its own."""
     listener = Listener(address, "AF_UNIX")
 
     def accept() -> None:
-        while True:
-            connection = listener.accept()
-            threading.Thread(target=_answer, args=(store, connection), daemon=True).start()
+        with suppress(OSError):  # closed
+            while True:
+                connection = listener.accept()
+                threading.Thread(target=_answer, args=(store, connection), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
+    yield
+    listener.close()
 
 
 def _answer(store: Store, connection: Connection) -> None:
@@ -57,7 +62,8 @@ def _answer(store: Store, connection: Connection) -> None:
                 answer = getattr(store, method)(*args, **more)
         except ClusterError as error:
             answer = error
-        connection.send_bytes(pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))
+        with suppress(OSError):  # nobody waits for it any more
+            connection.send_bytes(pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))
 
 
 class ServedCluster:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.index import Changes, ClusterIndex
     from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
     from kfp_volcano.elastic.autoscaler.recorder import Recorder
+    from kfp_volcano.elastic.autoscaler.tending import Tender
     from kfp_volcano.elastic.autoscaler.view import View
     from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
@@ -63,6 +64,7 @@ class Fleet:
         home: Where its Leases are; by default `namespace`.
         recorders: Are told what was seen and done.
         metrics: Values from outside; None where there are none.
+        tender: Sees to classes and requests of its queues' Jobs; None where nobody does.
         log: The timeline of its queues; a queue is noted there also while another leads it.
         shared_namespace: Where an autoscaler for all namespaces would hold its Leases; while it holds a queue's, this
             one stands aside. None where there is none.
@@ -83,6 +85,7 @@ class Fleet:
         home: str | None = None,
         recorders: Sequence[Recorder] = (),
         metrics: Metrics | None = None,
+        tender: Tender | None = None,
         log: QueueLog | None = None,
         shared_namespace: str | None = None,
         only_for: str | None = None,
@@ -109,6 +112,7 @@ class Fleet:
             keeper=self._keeper,
             teller=self._teller,
             metrics=metrics,
+            tender=tender,
             log=log,
             namespace=namespace,
             clock=clock,

@@ -116,6 +116,16 @@ class ClusterIndex:
         return self._tree.labels
 
     @property
+    def priorities(self) -> dict[str, int]:
+        """The PriorityClasses, name to value."""
+        return {name: int(each.get("value") or 0) for (_, name), each in self._priority_classes.items()}
+
+    def waits(self, job: str) -> bool:
+        """Whether a Job's gang waits."""
+        self._settle()
+        return self._standing.gang(job) is not None
+
+    @property
     def restless(self) -> bool:
         """Whether there are changes to be asked for."""
         return bool(self._dirty or self._changes.queues or self._changes.freed or self._changes.tree)
@@ -144,7 +154,8 @@ class ClusterIndex:
         """
         self._settle()
         found = dict(self._elastic(queue, now, namespace))
-        pending, claims = self._standing.pending(queue), self._standing.claims().asked.get(queue, ())
+        owed = self._standing.claims()
+        pending, claims = self._standing.pending(queue), owed.asked.get(queue, ())
         names = {job.shape for job in found.values()} | {gang.shape for gang in (*pending, *claims)}
         shapes = {name: needs for name in names if (needs := self._catalogue.named(name)) is not None}
         hosts = {node for job in found.values() for node in job.nodes} - {NOWHERE, UNUSABLE}
@@ -155,7 +166,7 @@ class ClusterIndex:
         return QueueSnapshot(
             queue=queue,
             at=now,
-            limit_gpus=self._tree.limit(queue, self._table.total),
+            limit_gpus=self._tree.limit(queue, self._table.total, owed.coming),
             allocated_gpus=self._tree.held(queue),
             deserved_gpus=self._tree.deserved(queue),
             guarantee_gpus=self._tree.guarantee(queue),
@@ -307,16 +318,16 @@ class ClusterIndex:
         """Account for what a pod holds."""
         if not pod.holds:
             return
-        self._table.hold(pod.node, pod.request, pod.job, leaving=pod.leaving, times=1)
-        pod.charged = self._queue_of(pod)
+        pod.charged, pod.let_go = self._queue_of(pod), self._is_let_go(pod)
+        self._table.hold(pod.node, pod.request, pod.job, leaving=pod.let_go, times=1)
         if pod.charged:
-            self._tree.hold(pod.charged, pod.request.gpus, leaving=pod.leaving)
+            self._tree.hold(pod.charged, pod.request.gpus, leaving=pod.let_go)
         self._standing.changed(pod.charged)
 
     def _discharge(self, pod: PodFacts) -> None:
-        self._table.hold(pod.node, pod.request, pod.job, leaving=pod.leaving, times=-1)
+        self._table.hold(pod.node, pod.request, pod.job, leaving=pod.let_go, times=-1)
         if pod.charged:
-            self._tree.hold(pod.charged, -pod.request.gpus, leaving=pod.leaving)
+            self._tree.hold(pod.charged, -pod.request.gpus, leaving=pod.let_go)
         self._standing.changed(pod.charged)
 
     def _put_job(self, manifest: Manifest) -> None:
@@ -333,6 +344,8 @@ class ClusterIndex:
             del self._jobs_of[before.queue][key]
             self._changes.queues.add(before.queue)
         self._owners[key] = self._jobs_of[job.queue][key] = job
+        if before is None or before.tasks != job.tasks:
+            self._recharge(key)
         if before != job or before.pace != job.pace:
             self._dirty.add(key)
         if before != job or (before.pace != job.pace and job.unanswered):
@@ -346,7 +359,7 @@ class ClusterIndex:
         self._owners[owner] = group
         if before != group:
             self._changes.queues.add(group.queue)
-            self._recharge(owner, group)
+            self._recharge_group(owner, group)
         if before is not None and before.queue != group.queue:
             self._changes.queues.add(before.queue)
 
@@ -356,16 +369,21 @@ class ClusterIndex:
         self._dirty.add(owner)
         if isinstance(facts, JobFacts):
             del self._jobs_of[facts.queue][owner]
+            self._recharge(owner)
         else:
-            self._recharge(owner, facts)
+            self._recharge_group(owner, facts)
 
-    def _recharge(self, owner: str, group: GroupFacts) -> None:
+    def _recharge_group(self, owner: str, group: GroupFacts) -> None:
         """A PodGroup may say of its pods whose they are."""
         if not group.job:
             self._dirty.add(owner)
-        for pod in self.pods_of(group.job or owner):
-            if pod.holds and pod.charged != self._queue_of(pod):
-                self._changes.queues.add(pod.charged)
+        self._recharge(group.job or owner)
+
+    def _recharge(self, owner: str) -> None:
+        """Pods may be another queue's than they were, or be let go by their Job."""
+        for pod in self.pods_of(owner):
+            if pod.holds and (pod.charged, pod.let_go) != (self._queue_of(pod), self._is_let_go(pod)):
+                self._changes.queues.update({pod.charged, self._queue_of(pod)} - {""})
                 self._discharge(pod)
                 self._charge(pod)
 
@@ -397,6 +415,11 @@ class ClusterIndex:
         """Its PodGroup's queue, or what its label says."""
         group = self._owners.get(_group(pod.group)) if pod.group else None
         return group.queue if group is not None else pod.queue
+
+    def _is_let_go(self, pod: PodFacts) -> bool:
+        """Whether it is leaving, or about to: between a smaller Job and its controller's deletion lies a moment."""
+        job = self._owners.get(pod.job)
+        return pod.leaving or (isinstance(job, JobFacts) and job.lets_go(pod.task, pod.index))
 
     def _owner_of(self, pod: PodFacts) -> str:
         return pod.job or (_group(pod.group) if pod.group else "")

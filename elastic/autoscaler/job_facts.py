@@ -14,8 +14,9 @@ from kfp_volcano.elastic.autoscaler.contracts import failed, job_key, read, read
 from kfp_volcano.elastic.autoscaler.limits import limits_of
 from kfp_volcano.elastic.autoscaler.needs import Needs  # noqa: TC001 - a type of fields
 from kfp_volcano.elastic.autoscaler.pod_facts import created_at, version_of
+from kfp_volcano.elastic.autoscaler.ranking import base_class, class_changes
 from kfp_volcano.elastic.policies.snapshot import Resized
-from kfp_volcano.schemas.names import CORE, ELASTIC, HOLD, PROGRESS, REQUEST, RESIZE, SPEC, TEAM_LABEL
+from kfp_volcano.schemas.names import CLASSES, CORE, ELASTIC, HOLD, PROGRESS, REQUEST, RESIZE, SPEC, TEAM_LABEL
 from kfp_volcano.schemas.records import Hold, Phase, Progress, ResizeOutcome, ResizeRequest
 from kfp_volcano.schemas.training_job import Faults  # noqa: TC001 - a type of fields
 from kfp_volcano.volcano.cluster.annotations import annotation
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.needs import Catalogue
     from kfp_volcano.volcano.cluster.base import Manifest
 
-__all__ = ["History", "JobFacts", "Pace", "Range", "Task"]
+__all__ = ["History", "JobFacts", "Pace", "Range", "Rank", "Task"]
 
 _MOST_RESIZES = 10
 """So many resizes that have ended are remembered."""
@@ -66,6 +67,10 @@ class Pace:
     done: float | None
     batch: int
     loss: float | None
+    throughput: float
+    """Samples per second."""
+    at: float
+    """When it was reported, Unix seconds."""
 
     @classmethod
     def of(cls, progress: Progress | None) -> Pace | None:
@@ -79,7 +84,31 @@ class Pace:
             done=min(1.0, progress.step / progress.total_steps) if progress.total_steps > 0 else None,
             batch=progress.batch,
             loss=progress.loss,
+            throughput=progress.throughput,
+            at=progress.at,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """What a Job's priority class may be measured by."""
+
+    base: str
+    """The class that it starts from."""
+    changed_at: float | None
+    """When its class was last changed."""
+    surplus: str
+    """The class of its surplus, which cannot change; empty where it has none."""
+
+    @classmethod
+    def of(cls, job: Manifest) -> Rank | None:
+        """From a Job; None for one that is not ours."""
+        base, changes = base_class(job), class_changes(job)
+        if base is None:
+            return None
+        elastic = next((task for task in job["spec"]["tasks"] if task["name"] == ELASTIC), None)
+        surplus = elastic["template"]["spec"].get("priorityClassName") if elastic else None
+        return cls(sys.intern(base), changes[-1].at if changes else None, sys.intern(str(surplus or "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +174,14 @@ class JobFacts:
     """Where they have to be kept: limits in time."""
     preflight: bool
     """Whether its pods' devices are examined."""
+    rank: Rank | None
+    """None where it is not ours."""
 
     @classmethod
     def of(cls, job: Manifest, catalogue: Catalogue, before: JobFacts | None = None) -> JobFacts:
         """Read a Job, with `before`, what was read of it earlier, for what has stayed the same."""
         known = before if before is not None and before.uid == job["metadata"].get("uid") else None
-        texts = {key: hash(annotation(job, key)) for key in (SPEC, REQUEST, RESIZE, HOLD, PROGRESS)}
+        texts = {key: hash(annotation(job, key)) for key in (SPEC, REQUEST, RESIZE, HOLD, PROGRESS, CLASSES)}
 
         def reread(key: str, old: Callable[[JobFacts], T], read_it: Callable[[], T]) -> T:
             return old(known) if known is not None and known.texts[key] == texts[key] else read_it()
@@ -181,6 +212,7 @@ class JobFacts:
             texts=texts,
             faults=faults,
             preflight=preflight,
+            rank=reread(CLASSES, lambda it: it.rank, lambda: Rank.of(job)),
         )
 
     @property
@@ -197,6 +229,10 @@ class JobFacts:
     def workers(self) -> int:
         """How many workers it asks for."""
         return sum(task.replicas for task in self.tasks if task.name in {CORE, ELASTIC})
+
+    def lets_go(self, task: str, index: int) -> bool:
+        """Whether it asks for fewer pods of a task than would keep this one: Volcano's controller will delete it."""
+        return any(each.name == task and index >= each.replicas for each in self.tasks)
 
     @property
     def unanswered(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.autoscaler.needs import Request  # noqa: TC001 - a type of fields
 from kfp_volcano.elastic.autoscaler.unfit import failure_of
@@ -13,6 +13,8 @@ from kfp_volcano.volcano.model.objects import ENDED, labels_of, parse_time, phas
 from kfp_volcano.volcano.model.resources import parse_quantity
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kfp_volcano.elastic.autoscaler.needs import Catalogue
     from kfp_volcano.volcano.cluster.base import Manifest
 
@@ -51,6 +53,8 @@ class PodFacts:
     """Whether its preflight has failed."""
     charged: str = field(default="", compare=False)
     """The queue in which what it holds is accounted for."""
+    let_go: bool = field(default=False, compare=False)
+    """Whether it is accounted for as leaving."""
 
     @classmethod
     def of(cls, pod: Manifest, catalogue: Catalogue) -> PodFacts:
@@ -148,7 +152,7 @@ class GroupFacts:
         """Read a PodGroup."""
         metadata, spec = group["metadata"], group["spec"]
         namespace = metadata.get("namespace", "")
-        owner = next((each for each in metadata.get("ownerReferences") or () if each.get("kind") == "Job"), None)
+        owner = next((each for each in metadata.get("ownerReferences") or () if _is_volcano_job(each)), None)
         return cls(
             key=f"{namespace}/{metadata['name']}",
             uid=str(metadata.get("uid", "")),
@@ -161,6 +165,11 @@ class GroupFacts:
             created=created_at(group),
             priority_class=sys.intern(str(spec.get("priorityClassName") or "")),
         )
+
+
+def _is_volcano_job(owner: Mapping[str, Any]) -> bool:
+    """Kubernetes' own Jobs are called so too: Volcano's scheduler makes PodGroups for their pods."""
+    return owner.get("kind") == "Job" and str(owner.get("apiVersion", "")).startswith("batch.volcano.sh/")
 
 
 def created_at(manifest: Manifest) -> float:

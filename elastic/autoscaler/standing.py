@@ -85,7 +85,9 @@ class Standing:
             self._surplus.pop(queue, None)
 
     def pending(self, queue: str) -> list[PendingGang]:
-        """The gangs of a queue that wait, the longest waiting first."""
+        """The gangs of a queue that wait and may be placed, the longest waiting first."""
+        if not self._tree.is_open(queue):
+            return []
         return sorted(self._gangs.get(queue, {}).values(), key=lambda gang: (gang.since, gang.key))
 
     def gang(self, owner: str) -> PendingGang | None:
@@ -128,11 +130,13 @@ class Standing:
             return Claims()
         shapes = [needs for gang in wanted if (needs := self._catalogue.named(gang.shape)) is not None]
         lenders = [
-            Lender(queue, borrowed, deserved, self._surplus_of(queue))
+            Lender(queue, borrowed, deserved, self._surplus_of(queue), self._tree.above(queue))
             for queue, borrowed, deserved in self._tree.lenders()
         ]
-        surplus = {gang.queue: self._surplus_of(gang.queue) for gang in wanted}
-        return claims_of(wanted, room_of(self._everything(shapes)), lenders, surplus)
+        queues = {gang.queue for gang in wanted}
+        surplus = {queue: self._surplus_of(queue) for queue in queues}
+        bounds = {queue: self._tree.bounds(queue, self._table.total) for queue in queues}
+        return claims_of(wanted, room_of(self._everything(shapes)), lenders, surplus, bounds)
 
     def _everything(self, shapes: Iterable[Needs]) -> QueueSnapshot:
         """The whole cluster as one queue."""
@@ -150,7 +154,7 @@ class Standing:
         if found is None:
             deserved = self._tree.deserved(queue)
             room = 0 if deserved is None else deserved - self._tree.held(queue)
-            gangs = entitled(self._gangs.get(queue, {}).values(), room) if room > 0 else []
+            gangs = entitled(self.pending(queue), room) if room > 0 else []
             found = self._entitled[queue] = tuple(replace(gang, queue=queue) for gang in gangs)
         return found
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.keeping import Keeper
     from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
     from kfp_volcano.elastic.autoscaler.telling import Teller
+    from kfp_volcano.elastic.autoscaler.tending import Tender
     from kfp_volcano.elastic.autoscaler.view import View
     from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.elastic.policies.policy import Decision
@@ -65,6 +66,7 @@ class Turns:
         keeper: Keeps limits, and sees to unfit nodes.
         teller: Tells what was done.
         metrics: Values from outside; None where there are none.
+        tender: Sees to classes and requests; None where nobody does.
         log: The timeline.
         namespace: Whose Jobs are resized; empty: everywhere.
         clock: Unix seconds.
@@ -79,6 +81,7 @@ class Turns:
         keeper: Keeper,
         teller: Teller,
         metrics: Metrics | None,
+        tender: Tender | None,
         log: QueueLog | None,
         namespace: str,
         clock: Callable[[], float],
@@ -89,6 +92,7 @@ class Turns:
         self._keeper = keeper
         self._teller = teller
         self._metrics = metrics
+        self._tender = tender
         self._log = log
         self._namespace = namespace
         self._clock = clock
@@ -120,10 +124,22 @@ class Turns:
                 self._log.decision(queue, decision, now, request)
         self._teller.decided(snapshot, decisions, requests, max(0.0, self._clock() - since))
         standpoint.memory = policy.remember(snapshot, decisions)
+        self._tend(snapshot, standpoint.memory)
         standpoint.hungry = _is_hungry(snapshot, decisions)
         standpoint.turned_at = now
         looks = [policy.next_change(snapshot), *self._see_to_jobs(standpoint, now)]
         return min((at for at in looks if at is not None), default=None)
+
+    def _tend(self, snapshot: QueueSnapshot, memory: Memory) -> None:
+        """See to the queue's Jobs beside their size, now and then."""
+        if self._tender is None or not self._tender.due(snapshot.queue, snapshot.at):
+            return
+        with self._view.reading() as stamped:
+            if stamped is None:
+                return
+            ranked = self._tender.ranked(snapshot.queue, stamped.index, snapshot.at)
+            priorities = stamped.index.priorities
+        self._tender.tend(replace(snapshot, ranked=ranked, priorities=priorities), memory.jobs)
 
     def _see_to_jobs(self, standpoint: Standpoint, now: float) -> Iterator[float | None]:
         """Execute and keep what is open; when to look at that again."""

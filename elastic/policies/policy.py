@@ -34,8 +34,6 @@ class Reason(str, Enum):
     """Grows: a metric of its workers, or of what they serve, is above its target."""
     BELOW_TARGET = "BelowTarget"
     """Shrinks: all such metrics are below their targets."""
-    QUEUE_BUSY = "QueueBusy"
-    """Shrinks: more of the queue is in use than is to be."""
     MORE_GOODPUT = "MoreGoodput"
     """Changes: with that size it trains faster, by more than the change costs."""
     YIELDS = "Yields"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kfp_volcano.cli_decisions import explain, replay
+from kfp_volcano.cli_decisions import ab_report, explain, replay
 from kfp_volcano.cli_policies import policies
 
 __all__ = ["autoscaler"]
@@ -18,3 +18,4 @@ def autoscaler() -> None:
 autoscaler.add_command(policies)
 autoscaler.add_command(explain)
 autoscaler.add_command(replay)
+autoscaler.add_command(ab_report)

@@ -132,6 +132,20 @@ def test_a_waiting_gang_is_served_at_once(cluster):
     assert (outcome.phase, outcome.reason) == (Phase.DONE, "GangPending")
 
 
+def test_a_gang_is_given_for_once(cluster):
+    """What a smaller Job lets go is the gang's, also until Volcano's controller has deleted the pods."""
+    cluster.submit("one", initial=4, low=1)
+    cluster.submit("two", initial=4, low=1)
+    cluster.submit_gang(pods=2)
+    scaler = autoscaler(cluster)
+    for _ in range(3):
+        scaler.turn()
+    assert (cluster.size("one"), cluster.size("two"), cluster.running("one")) == (2, 4, 5)
+    cluster.settle()
+    scaler.turn()
+    assert (cluster.size("one"), cluster.size("two"), cluster.running("big")) == (2, 4, 2)
+
+
 def test_the_whole_story(cluster):
     """An idle queue is grown into, a gang gets its GPUs, and when it has ended the Job grows again."""
     cluster.submit()

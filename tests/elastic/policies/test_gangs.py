@@ -122,7 +122,7 @@ def test_nobody_borrows_while_a_gang_within_its_share_waits_in_vain():
     [(10, 6, 4), (10, 4, 6), (8, 6, 8), (8, 4, 6), (6, 6, 8), (6, 4, 6)],
 )
 def test_a_gang_that_would_borrow_takes_no_surplus_within_the_share(deserved, wanted, size):
-    """Of 8 GPUs 4 are a gang's and 4 surplus, and 2 are free: a gang gets beyond the share what is beyond it."""
+    """Of 8 GPUs 4 are a gang's and 4 surplus, and 2 are free: no gang takes what is within the share."""
     snapshot = queue([job(nodes=[0] * 8, low=4)], limit=12, free=(0, 2), deserved_gpus=deserved)
     service = serve(replace(snapshot, pending=(gang(*[1] * wanted),)))
     assert service.sizes.get("ml/digits", 8) == size
