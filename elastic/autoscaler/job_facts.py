@@ -15,7 +15,8 @@ from kfp_volcano.elastic.autoscaler.limits import limits_of
 from kfp_volcano.elastic.autoscaler.needs import Needs  # noqa: TC001 - a type of fields
 from kfp_volcano.elastic.autoscaler.pod_facts import created_at, version_of
 from kfp_volcano.elastic.autoscaler.ranking import base_class, class_changes
-from kfp_volcano.elastic.policies.snapshot import Resized
+from kfp_volcano.elastic.policies.divergence import diverging
+from kfp_volcano.elastic.policies.snapshot import Measured, Resized
 from kfp_volcano.schemas.names import CLASSES, CORE, ELASTIC, HOLD, PROGRESS, REQUEST, RESIZE, SPEC, TEAM_LABEL
 from kfp_volcano.schemas.records import Hold, Phase, Progress, ResizeOutcome, ResizeRequest
 from kfp_volcano.schemas.training_job import Faults  # noqa: TC001 - a type of fields
@@ -71,6 +72,9 @@ class Pace:
     """Samples per second."""
     at: float
     """When it was reported, Unix seconds."""
+    measured: tuple[Measured, ...] = ()
+    noise_scale: float | None = None
+    diverging: bool = False
 
     @classmethod
     def of(cls, progress: Progress | None) -> Pace | None:
@@ -86,6 +90,9 @@ class Pace:
             loss=progress.loss,
             throughput=progress.throughput,
             at=progress.at,
+            measured=progress.measured,
+            noise_scale=progress.noise_scale,
+            diverging=diverging(progress.trend),
         )
 
 

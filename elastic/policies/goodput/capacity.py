@@ -2,8 +2,8 @@
 
 Whether pods fit on nodes is a packing, and linear all the same where each pod size divides the next (1, 2, 4, 8 GPUs):
 placed from large to small, a pod of h GPUs takes just h/g places of a smaller pod's g, so that all fit if and only if
-for each size g the places taken by pods of g and more are at most the sum over nodes of floor(free/g). Elsewhere (3 and 2
-GPUs, or a node short of memory) the rows only say what cannot fit, and plans are tried on the room too.
+for each size g the places taken by pods of g and more are at most the sum over nodes of floor(free/g). Elsewhere (sizes
+3 and 2, or a node short of memory) the rows only say what cannot fit, and plans are tried on the room too.
 """
 
 from __future__ import annotations
