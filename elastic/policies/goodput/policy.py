@@ -43,6 +43,9 @@ class Goodput:
 
     bounded: Bounded = field(default_factory=Bounded)
     """How much effort a plan is worth."""
+    every_s: float = 60.0
+    """Time between plans where nothing else calls for one: training measures on while nothing happens. Pollux' interval,
+    whose results hardly change between half a minute and two."""
 
     def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
         """One decision for each Job, sorted by key; see `Policy`."""
@@ -75,6 +78,10 @@ class Goodput:
             else words.stays_out(job)
             for job in jobs.values()
         )
+
+    def next_change(self, snapshot: QueueSnapshot) -> float | None:
+        """When the next plan is due, Unix seconds; see `Changing`."""
+        return (snapshot.at // self.every_s + 1) * self.every_s if snapshot.jobs else None
 
 
 def _outlook(job: ElasticJob, snapshot: QueueSnapshot, room: Room) -> Outlook:
