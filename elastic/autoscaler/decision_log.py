@@ -7,7 +7,7 @@ Kinds of lines, times in Unix seconds; values are in the form of `schemas.packin
     {"kind": "turn", "queue": "…", "policy": ID, "whole": true, "seen": {…}, "decided": [{…}], "requests": {job: id}}
     {"kind": "resized", "at": …, "queue": "…", "job": "…", "outcome": {…}}
     {"kind": "failed", "at": …, "queue": "…", "error": "…"}
-    {"kind": "ended", "queue": "…", "job": "…", "arm": "…", "state": "…", …}   see `JobEnd`
+    {"kind": "ended", "queue": "…", "job": "…", "state": "…", …}   see `JobEnd`; and what it had
     {"kind": "accounts", "at": …, "queue": "…", "jobs": {job: {…}}}    what Jobs have had so far
 
 A turn is written when what is decided differs from the queue's last turn, or something that Jobs and gangs are sized by
@@ -161,9 +161,14 @@ class DecisionLog:
     def ended(self, queue: str, end: JobEnd) -> None:
         """See `Recorder.ended`."""
         account = self._queue(queue).accounts.close(end.job)
-        line = {"kind": "ended", "queue": queue, "arm": arm_of(self._policies(queue), end.job), **pack(end)}
+        spec = self._policies(queue)
+        line: dict[str, Any] = {"kind": "ended", "queue": queue}
+        if spec.arms:
+            line |= {"experiment": spec.name, "arm": arm_of(spec, end.job)}
+        line |= pack(end)
         if account is not None:
             line |= {"since": account.since, "gpu_s": account.total(end.ended_at), "resizes": account.resizes}
+            line |= {"late": True} if account.late else {}
         self._append(line)
 
     def close(self) -> None:

@@ -57,7 +57,7 @@ class Fleet:
 
     Args:
         cluster: Where.
-        queues: Which queues, asked again whenever queues come, change or go.
+        queues: Which queues, asked again whenever queues come, change or go, and when it is woken.
         policies: The policy of a queue within its guards, asked each turn.
         identity: Who this is, in Leases and records; unique among all that could lead.
         namespace: Whose Jobs are resized; Jobs of other namespaces only count as load. Empty: everywhere.
@@ -140,6 +140,8 @@ class Fleet:
                 self._check_view()
                 look_at = self.turn()
                 version = self._view.wait(version, timeout_s=max(0.0, look_at - self._clock()))
+            if not self._stopped.is_set():
+                self.turn()  # which tells of the Job's end
         finally:
             gc.unfreeze()
             self._view.stop()
@@ -159,7 +161,7 @@ class Fleet:
         self._view.stop()
 
     def wake(self) -> None:
-        """Look at all queues soon, for a reason outside of the cluster: policies or metrics have changed."""
+        """Look at all queues soon, for a reason outside of the cluster: policies, metrics, what it leads."""
         self._woken.set()
         self._view.wake()
 
@@ -189,7 +191,8 @@ class Fleet:
                 return now + RETRY_S
             since, stamped.since = now if stamped.since is None else stamped.since, None
             changes = stamped.index.changes()
-            wanted = set(self._queues(stamped.index)) if changes.tree or not self._begun else None
+            ask = changes.tree or not self._begun or self._woken.is_set()
+            wanted = set(self._queues(stamped.index)) if ask else None
         if wanted is not None:
             self._follow(wanted, now)
         touched = self._touched(changes, now)

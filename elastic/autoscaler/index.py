@@ -127,7 +127,8 @@ class ClusterIndex:
         """
         self._books.settle()
         found = dict(self._elastic(queue, now, namespace))
-        pending, claims = self._books.standing.pending(queue), self._books.standing.claims().asked.get(queue, ())
+        owed = self._books.standing.claims()
+        pending, claims = self._books.standing.pending(queue), owed.asked.get(queue, ())
         names = {job.shape for job in found.values()} | {gang.shape for gang in (*pending, *claims)}
         shapes = {name: needs for name in names if (needs := self._books.catalogue.named(name)) is not None}
         hosts = {node for job in found.values() for node in job.nodes} - {NOWHERE, UNUSABLE}
@@ -138,7 +139,7 @@ class ClusterIndex:
         return QueueSnapshot(
             queue=queue,
             at=now,
-            limit_gpus=self._books.tree.limit(queue, self._books.table.total),
+            limit_gpus=self._books.tree.limit(queue, self._books.table.total, owed.coming),
             allocated_gpus=self._books.tree.held(queue),
             deserved_gpus=self._books.tree.deserved(queue),
             guarantee_gpus=self._books.tree.guarantee(queue),

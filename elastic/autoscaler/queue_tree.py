@@ -47,6 +47,7 @@ class QueueTree:
         self._below: Counter[str] = Counter()
         """What is held in a queue and below it."""
         self._releasing: Counter[str] = Counter()
+        self._releasing_below: Counter[str] = Counter()
 
     @property
     def labels(self) -> Mapping[str, Mapping[str, str]]:
@@ -66,10 +67,7 @@ class QueueTree:
         for each, known in self._queues.items():
             if each != ROOT_QUEUE:
                 self._guaranteed[self._parent(each)] += known.guarantee
-        self._below.clear()
-        for each, gpus in self._held.items():
-            for one in self._lineage(each):
-                self._below[one] += gpus
+        self._below, self._releasing_below = self._summed(self._held), self._summed(self._releasing)
         return True
 
     def hold(self, queue: str, gpus: int, *, leaving: bool) -> None:
@@ -79,6 +77,8 @@ class QueueTree:
             self._releasing[queue] += gpus
         for each in self._lineage(queue):
             self._below[each] += gpus
+            if leaving:
+                self._releasing_below[each] += gpus
 
     def held(self, queue: str) -> int:
         """GPUs of the queue's pods, terminating ones included."""
@@ -88,12 +88,34 @@ class QueueTree:
         """GPUs of its terminating pods."""
         return self._releasing[queue]
 
-    def limit(self, queue: str, total: int) -> int:
+    def limit(self, queue: str, total: int, coming: Mapping[str, int] | None = None) -> int:
         """GPUs that it may use at most, of `total`: the least of what it and each of its ancestors may have.
 
-        Of an ancestor's, the other queues below it may have taken a part. One that is closed gets nothing more.
+        Of an ancestor's, the other queues below it may have taken a part, and gangs of theirs may be about to: `coming`
+        by queue. One that is closed gets nothing more.
         """
-        limit = least = total
+        least, held, arriving = total, self._held[queue], self._summed(coming or {})
+        own = (coming or {}).get(queue, 0)
+        for name, limit in self._limits(queue, total):
+            others = 0 if name == queue else self._below[name] - held + arriving[name] - own
+            least = min(least, limit - others)
+        return max(0, least if self.is_open(queue) else min(least, held))
+
+    def bounds(self, queue: str, total: int) -> dict[str, int]:
+        """The queues above it that have a limit, and how many GPUs each could still have once what leaves is gone."""
+        return {
+            name: limit - self._below[name] + self._releasing_below[name]
+            for name, limit in self._limits(queue, total)
+            if name != queue
+        }
+
+    def above(self, queue: str) -> tuple[str, ...]:
+        """The queues above it, its parent first."""
+        return tuple(self._lineage(queue))[1:]
+
+    def _limits(self, queue: str, total: int) -> Iterator[tuple[str, int]]:
+        """What it, and each of its ancestors that is limited, may have of `total`; the topmost first."""
+        limit = total
         for name in reversed(list(self._lineage(queue))):
             known = self._queues.get(name)
             if known is None:
@@ -102,11 +124,8 @@ class QueueTree:
                 limit += known.guarantee - self._guaranteed[self._parent(name)]
             if known.capability is not None:
                 limit = min(limit, known.capability)
-            if name == queue:
-                least = min(least, limit)
-            elif name != ROOT_QUEUE or known.capability is not None:
-                least = min(least, limit - (self._below[name] - self._held[queue]))
-        return max(0, least if self.is_open(queue) else min(least, self._held[queue]))
+            if queue == ROOT_QUEUE or name != ROOT_QUEUE or known.capability is not None:
+                yield name, limit
 
     def is_open(self, queue: str) -> bool:
         """Whether Volcano places pods of it: of one that is closing, or closed, what runs goes on, and no more."""
@@ -131,6 +150,14 @@ class QueueTree:
             deserved = self.deserved(name)
             if deserved is not None and queue.reclaimable and self._held[name] > deserved:
                 yield name, self._held[name] - deserved, deserved
+
+    def _summed(self, each: Mapping[str, int]) -> Counter[str]:
+        """What is so in each queue, summed up along the tree."""
+        found: Counter[str] = Counter()
+        for queue, gpus in each.items():
+            for one in self._lineage(queue):
+                found[one] += gpus
+        return found
 
     def _lineage(self, queue: str) -> Iterator[str]:
         """The queue itself, its parent, and so on up to the root."""

@@ -130,11 +130,13 @@ class Standing:
             return Claims()
         shapes = [needs for gang in wanted if (needs := self._catalogue.named(gang.shape)) is not None]
         lenders = [
-            Lender(queue, borrowed, deserved, self._surplus_of(queue))
+            Lender(queue, borrowed, deserved, self._surplus_of(queue), self._tree.above(queue))
             for queue, borrowed, deserved in self._tree.lenders()
         ]
-        surplus = {gang.queue: self._surplus_of(gang.queue) for gang in wanted}
-        return claims_of(wanted, room_of(self._everything(shapes)), lenders, surplus)
+        queues = {gang.queue for gang in wanted}
+        surplus = {queue: self._surplus_of(queue) for queue in queues}
+        bounds = {queue: self._tree.bounds(queue, self._table.total) for queue in queues}
+        return claims_of(wanted, room_of(self._everything(shapes)), lenders, surplus, bounds)
 
     def _everything(self, shapes: Iterable[Needs]) -> QueueSnapshot:
         """The whole cluster as one queue."""

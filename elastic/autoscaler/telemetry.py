@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.recorder import JobEnd
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
+    from kfp_volcano.errors import SpecError
     from kfp_volcano.schemas.records import ResizeOutcome
 
 __all__ = ["PREFIX", "Telemetry"]
@@ -41,6 +42,9 @@ class Telemetry:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._wrong = Gauge(
+            f"{PREFIX}_policies_wrong", "1 while the files of Policies hold an error.", registry=registry
+        )
         self._by_queue: list[MetricWrapperBase] = []
 
         def counter(name: str, what: str, *labels: str) -> Counter:
@@ -125,6 +129,10 @@ class Telemetry:
         """See `Recorder.failed`."""
         self._failures.labels(queue, type(error).__name__).inc()
 
+    def policies(self, error: SpecError | None) -> None:
+        """The files of Policies have been read: those in force are theirs, or the last ones without an error."""
+        self._wrong.set(error is not None)
+
     def leads(self, queue: str, *, leading: bool) -> None:
         """Who leads a queue has been found out. What only a leader knows is not told on by one that stands by."""
         self._leading.labels(queue).set(leading)
@@ -137,3 +145,8 @@ class Telemetry:
         """A queue is led here no more: its series end."""
         for metric in self._by_queue:
             metric.remove_by_labels({"queue": queue})
+
+    @property
+    def metrics(self) -> Sequence[MetricWrapperBase]:
+        """All of them."""
+        return (*self._by_queue, self._wrong)

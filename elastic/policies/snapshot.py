@@ -184,6 +184,8 @@ class PendingGang:
     """Name of its pods' `Shape`: of the one that is hardest to place, where they differ."""
     queue: str = ""
     """Its queue, where that is another than the snapshot's."""
+    short_gpus: int = 0
+    """GPUs that have to come free in this queue, whatever is free on nodes: a queue above both may have no more."""
 
     @property
     def gpus(self) -> int:

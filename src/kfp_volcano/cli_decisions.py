@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.volcano.launcher.why import Why
 
-__all__ = ["explain", "replay"]
+__all__ = ["ab_report", "explain", "replay"]
 
 _RUNS = (Path("demo-run"), Path("runs"))
 """Where runs of this machine leave their logs by default."""
@@ -86,6 +88,40 @@ def replay(log: Path) -> None:
         click.echo(f"… and {len(differences) - _MOST_SHOWN} more")
     click.echo(f"{count} decisions in {turns} turns, {len(differences)} of them not the same")
     sys.exit(1)
+
+
+@click.command("ab-report")
+@click.option(
+    "--decisions",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="An autoscaler's folder of decision logs, or any folder above.",
+)
+@click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
+def ab_report(folder: Path, output: str) -> None:
+    """Compare the arms of experiments: completion time, GPU hours, resizes and final loss of Jobs that have ended.
+
+    \b
+    Example: kfp-volcano autoscaler ab-report --decisions /var/log/kfp-volcano
+    """
+    from kfp_volcano.elastic.autoscaler.decision_log import LOG_NAME  # noqa: PLC0415
+    from kfp_volcano.elastic.autoscaler.log_folder import log_lines  # noqa: PLC0415
+    from kfp_volcano.elastic.autoscaler.log_turns import log_folders  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.comparison import arms_of, comparisons, ended_of  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.comparison_told import told  # noqa: PLC0415
+
+    texts = ('"kind":"ended"', '"kind":"policy"')
+    lines = [line for each in log_folders(folder) for line in log_lines(each, LOG_NAME, naming=texts)]
+    ends = [end for line in lines if line["kind"] == "ended" and (end := ended_of(line)) is not None]
+    found = comparisons(ends, arms_of(line["document"] for line in lines if line["kind"] == "policy"))
+    if output == "json":
+        click.echo(json.dumps([asdict(each) for each in found], indent=2))
+        return
+    if not found:
+        raise SpecError("no Job of an experiment has ended yet: a Policy with arms makes one", source=str(folder))
+    for number, each in enumerate(found):
+        click.echo("\n".join([*([""] if number else []), *told(each)]))
 
 
 def _on_cluster(job: str, kubeconfig: Path | None, context: str | None) -> Why:

@@ -15,7 +15,7 @@ import click
 
 from kfp_volcano.cli_hand import ask_and_see_through, hold, job_argument, reference, release
 from kfp_volcano.cli_options import cluster_options, pools_option, profiles_option, reach, why_option
-from kfp_volcano.cli_tables import print_table
+from kfp_volcano.cli_tables import age, print_table
 from kfp_volcano.reading import read_document
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def submit(
     """
     from kfp_volcano.platform_files import in_its_pool, resource_profiles  # noqa: PLC0415
     from kfp_volcano.schemas.validation import training_job  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.jobs import leave  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.submit import submit as create  # noqa: PLC0415
 
@@ -84,7 +85,9 @@ def submit(
         return created
 
     if detach:
-        click.echo(str(JobRef.of(start())))
+        ref = JobRef.of(start())
+        leave(cluster, ref, holder=f"jobs-submit:{run}", clock=time.time)
+        click.echo(str(ref))
         return
     with _cancelling(cluster, start) as created:
         _follow(cluster, JobRef.of(created), holder=f"jobs-submit:{run}")
@@ -219,7 +222,7 @@ def _show(lines: list[JobLine], now: float) -> None:
             line.queue,
             line.state,
             _size(line),
-            _age(now - line.since),
+            age(now - line.since),
             "-" if line.step is None else f"{line.step}/{line.total_steps}",
             line.last_resize or "-",
             line.waits or "",
@@ -232,11 +235,3 @@ def _show(lines: list[JobLine], now: float) -> None:
 def _size(line: JobLine) -> str:
     size = f"{line.workers}" if len(line.sizes) == 1 else f"{line.workers} of {line.sizes[0]}-{line.sizes[-1]}"
     return size + (" (held)" if line.held_until else "")
-
-
-def _age(seconds: float) -> str:
-    """In the largest whole unit, as kubectl does."""
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{max(0, int(seconds))}s"

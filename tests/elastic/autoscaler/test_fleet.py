@@ -96,6 +96,14 @@ def test_a_job_that_nobody_has_followed_yet_waits_for_its_first_follower(cluster
     assert cluster.size() == 8
 
 
+def test_a_job_that_nobody_has_followed_for_long_is_waited_for_no_more(cluster):
+    """A Job that was left to itself is resized as soon as that is asked for."""
+    cluster.submit()
+    cluster.now += FOLLOWER_S
+    cluster.live(autoscaler(cluster), 1)
+    assert cluster.size() == 8
+
+
 def test_a_waiting_gang_is_served_at_once(cluster):
     """Under the follower's Lease, in cooldown, with the follower to verify and record it."""
     cluster.submit(initial=8)
@@ -239,11 +247,11 @@ def test_a_hold_is_respected_and_its_end_awaited(cluster):
     """The loop looks again when it lets go."""
     cluster.submit()
     cluster.follow()
-    cluster.annotate(HOLD, Hold(until=cluster.now + 7, by="ada"))
+    cluster.annotate(HOLD, Hold(until=cluster.now + 3, by="ada"))
     scaler = autoscaler(cluster)
-    assert scaler.turn() == cluster.now + 7
+    assert scaler.turn() == cluster.now + 3
     assert annotation(cluster.job(), REQUEST) is None
-    cluster.now += 7
+    cluster.now += 3
     scaler.turn()
     assert cluster.request().to_workers == 8
 

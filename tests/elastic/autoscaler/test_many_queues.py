@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kfp_volcano.elastic.autoscaler.fleet import HUNGRY_S, LOOK_S, Fleet
-from kfp_volcano.elastic.autoscaler.leading import lease_name
-from kfp_volcano.elastic.autoscaler.lease import TERM_S, Lease
+from kfp_volcano.elastic.autoscaler.leading import LEAD_S, lease_name
+from kfp_volcano.elastic.autoscaler.lease import Lease
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.schemas.names import REQUEST
@@ -171,7 +171,7 @@ def test_leases_that_were_taken_together_are_renewed_apart(cluster):
         return patch(kind, *args)
 
     cluster.patch = noted
-    cluster.live(scaler, TERM_S)
+    cluster.live(scaler, LEAD_S)
     assert len(renewed) in range(40, 81)
     assert max(renewed.count(at) for at in renewed) <= 2
 

@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 from kfp_volcano.elastic.autoscaler.observation import WATCHED, observe
+from kfp_volcano.elastic.policies.guards import Guarded
+from kfp_volcano.elastic.policies.threshold import Threshold
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
@@ -95,6 +97,49 @@ status:
   state: {{lastTransitionTime: "2026-11-30T21:08:27Z", phase: Pending}}
 """
 
+RUNNING = """
+apiVersion: v1
+kind: Pod
+metadata:
+  annotations: {{scheduling.k8s.io/group-name: {name}-02c0cd82, volcano.sh/task-spec: {task}}}
+  creationTimestamp: "2026-11-30T21:04:38Z"
+  labels: {{volcano.sh/job-name: {name}, volcano.sh/queue-name: {queue}, volcano.sh/task-spec: {task}}}
+  name: {name}-{task}-{index}
+  namespace: team
+  resourceVersion: "13930"
+spec:
+  containers:
+  - image: none
+    name: worker
+    resources: {{limits: {{nvidia.com/gpu: "1"}}, requests: {{nvidia.com/gpu: "1"}}}}
+  nodeName: {node}
+status: {{phase: Running}}
+"""
+
+ELASTIC = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata:
+  annotations:
+    kfp-volcano/spec: '{"apiVersion":"kfp-volcano/v1","kind":"TrainingJob","metadata":{"name":"a","namespace":"team"},
+      "spec":{"framework":"custom","image":"none","queue":"team-a","command":["true"],"checkpoint":{"volume":"c"},
+      "roles":{"worker":{"replicas":{"min":2,"max":12},"resources":{"gpu":1}}},"elasticity":{"strategy":"restart"}}}'
+  creationTimestamp: "2026-11-30T21:04:37Z"
+  name: a
+  namespace: team
+  resourceVersion: "13935"
+spec:
+  minAvailable: 2
+  queue: team-a
+  tasks:
+  - minAvailable: 2
+    name: core
+    replicas: 2
+    template: &one {spec: {containers: [{name: worker, resources: {limits: {nvidia.com/gpu: "1"}}}]}}
+  - {minAvailable: 0, name: elastic, replicas: 6, template: *one}
+status: {state: {phase: Running}}
+"""
+
 
 def node(name: str) -> str:
     return NODE.format(name=name)
@@ -135,3 +180,26 @@ def test_nothing_is_placed_in_a_queue_that_is_closed(state: str) -> None:
     assert (shut.pending, shut.free_gpus) == ((), 0)
     reopened = seen("vision", *NODES, queue("vision", deserved=8), gang("more", "vision", 4))
     assert ([each.name for each in reopened.pending], reopened.free_gpus) == (["more"], 16)
+
+
+def running(name: str, queue_name: str, task: str, index: int) -> str:
+    return RUNNING.format(name=name, queue=queue_name, task=task, index=index, node=f"gpu-{index % 2}")
+
+
+def test_what_a_queue_above_may_have_is_asked_of_the_queues_below_it() -> None:
+    """Volcano 1.15 leaves the gang waiting for ever beside 8 idle GPUs: its parent may have 2 more, and it needs 4."""
+    tree = (
+        queue("dept", capability=10, deserved=8, guarantee=4),
+        queue("team-a", parent="dept", capability=9, deserved=4, guarantee=2),
+        queue("team-b", parent="dept", deserved=4, guarantee=2),
+        queue("vision", deserved=8),
+    )
+    slots = [("core", 0), ("core", 1), *(("elastic", index) for index in range(6))]
+    pods = [running("a", "team-a", task, index) for task, index in slots]
+    texts = (*NODES, *tree, ELASTIC, *pods, gang("b", "team-b", 4))
+    lending = seen("team-a", *texts)
+    assert [(each.name, each.queue, each.gpus, each.short_gpus) for each in lending.claims] == [("b", "team-b", 4, 2)]
+    assert lending.limit_gpus == 6
+    (decision,) = Guarded(Threshold()).decide(lending)
+    assert (decision.from_workers, decision.to_workers, decision.urgent) == (8, 6, True)
+    assert seen("vision", *texts).claims == ()

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from kfp_volcano.elastic.autoscaler.telemetry import PREFIX, Telemetry
 from kfp_volcano.elastic.policies.memory import Breaker, Memory
 from kfp_volcano.elastic.policies.policy import Reason
-from kfp_volcano.errors import UnavailableError
+from kfp_volcano.errors import SpecError, UnavailableError
 from kfp_volcano.schemas.records import Phase
 from told import AT, decision, outcome, snapshot
 
@@ -107,4 +107,12 @@ def test_a_queue_that_went_leaves_no_series(metrics: Metrics) -> None:
     metrics.telemetry.failed("research", UnavailableError("no answer"))
     assert metrics("failures_total", error="UnavailableError") == 1
     metrics.telemetry.forget("research")
-    assert [sample for family in metrics.registry.collect() for sample in family.samples] == []
+    assert {family.name for family in metrics.registry.collect() if family.samples} == {f"{PREFIX}_policies_wrong"}
+
+
+def test_wrong_policies_show_until_they_are_right(metrics: Metrics) -> None:
+    """The last good ones stay in force; this is how one learns of it."""
+    metrics.telemetry.policies(SpecError("no such policy"))
+    assert metrics.registry.get_sample_value(f"{PREFIX}_policies_wrong") == 1
+    metrics.telemetry.policies(None)
+    assert metrics.registry.get_sample_value(f"{PREFIX}_policies_wrong") == 0
