@@ -197,8 +197,10 @@ class Station:
         cluster = orders.access.connect()
         events = Events(cluster, identity=orders.identity)
         recorders: list[Recorder] = [self._telemetry, Narrator(), events]
-        if orders.decisions:
-            recorders.append(DecisionLog(orders.decisions, policies=self._spec_of, by=orders.identity))
+        decisions = (
+            DecisionLog(orders.decisions, policies=self._spec_in_use, by=orders.identity) if orders.decisions else None
+        )
+        recorders += [decisions] if decisions else []
         measurements = Measurements(orders.measuring.sources(), queries=self._named_queries)
         self._fleet = Fleet(
             cluster,
@@ -222,6 +224,8 @@ class Station:
             self._fleet = None
             measurements.stop()
             events.close()
+            if decisions:
+                decisions.close()
 
     def _tell(self, led: frozenset[str]) -> None:
         for queue in sorted(led - self._led):
@@ -249,6 +253,11 @@ class Station:
         with self._looking:
             assert self._policies is not None  # noqa: S101 - `_once` reads them first
             return self._policies.spec_of(queue)
+
+    def _spec_in_use(self, queue: str) -> QueuePolicy:
+        with self._looking:
+            assert self._policies is not None  # noqa: S101 - `_once` reads them first
+            return self._policies.spec_in_use(queue)
 
     def _new_policies(self) -> bool:
         with self._looking:
