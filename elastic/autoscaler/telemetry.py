@@ -6,6 +6,7 @@ Each actor counts for the queues that it leads; the supervisor serves what all o
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Tally
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from kfp_volcano.schemas.records import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from prometheus_client.metrics import MetricWrapperBase
 
@@ -39,9 +40,11 @@ class Telemetry:
 
     Args:
         registry: Where the metrics are kept.
+        clock: Unix seconds.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._wrong = Gauge(
             f"{PREFIX}_policies_wrong", "1 while the files of Policies hold an error.", registry=registry
         )
@@ -72,6 +75,7 @@ class Telemetry:
         self._lag = histogram(
             "lag_seconds", "From a change in the cluster to the end of the turn that it gave reason for.", _LAGS_S
         )
+        self._turn = histogram("turn_seconds", "How long turns take that end in decisions.", _LAGS_S)
         self._done = histogram(
             "request_to_done_seconds", "From a request to the end of its resize, of those that were done.", _REQUESTS_S
         )
@@ -100,6 +104,7 @@ class Telemetry:
             if each.job in requests:
                 self._requests.labels(queue, each.policy, each.reason.value).inc()
         self._lag.labels(queue).observe(lag_s)
+        self._turn.labels(queue).observe(max(0.0, self._clock() - snapshot.at))
         self._limit.labels(queue).set(snapshot.limit_gpus)
         self._deserved.labels(queue).set(snapshot.share_gpus)
         self._allocated.labels(queue).set(snapshot.allocated_gpus)

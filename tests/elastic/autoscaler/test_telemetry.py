@@ -18,7 +18,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.telemetry = Telemetry(self.registry)
+        self.telemetry = Telemetry(self.registry, clock=lambda: AT + 0.3)
 
     def __call__(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(f"{PREFIX}_{name}", {"queue": "research", **labels})
@@ -40,6 +40,7 @@ def test_decisions_and_requests_are_counted_by_reason(metrics: Metrics) -> None:
     assert metrics("requests_total", policy="threshold", reason="AtMaximum") is None
     assert metrics("lag_seconds_bucket", le="0.02") == 0
     assert metrics("lag_seconds_bucket", le="0.05") == 2
+    assert metrics("turn_seconds_sum") == pytest.approx(0.6)
 
 
 def test_gauges_show_the_queue_as_it_was_seen_last(metrics: Metrics) -> None:
