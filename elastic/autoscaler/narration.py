@@ -51,8 +51,8 @@ class Narrator:
     def resized(self, queue: str, job: str, outcome: ResizeOutcome) -> None:
         """See `Recorder.resized`."""
         said = {"queue": queue, "job": job, "reason": outcome.reason, "request": outcome.id}
-        size = f"{outcome.from_workers} to {outcome.to_workers} workers"
-        _log.info("%s: %s: %s %s", job, size, outcome.phase.value, outcome.message, extra=said)
+        size, end = f"{outcome.from_workers} to {outcome.to_workers} workers", outcome.phase.value
+        _log.info("%s: %s: %s", job, size, ": ".join(filter(None, (end, outcome.message))), extra=said)
 
     def ended(self, queue: str, end: JobEnd) -> None:
         """See `Recorder.ended`."""

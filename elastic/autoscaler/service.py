@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.actor import Crew
 from kfp_volcano.elastic.autoscaler.exposition import serve
+from kfp_volcano.elastic.autoscaler.home import make_home
 from kfp_volcano.elastic.autoscaler.narration import log_to
 from kfp_volcano.elastic.autoscaler.policy_file import PolicyFile
 from kfp_volcano.elastic.autoscaler.supervisor import Supervisor
-from kfp_volcano.errors import ForbiddenError, NotFoundError, SpecError, UnavailableError
+from kfp_volcano.errors import SpecError, UnavailableError
 from kfp_volcano.volcano.cluster.connect import EMBEDDED
 from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.model.queues import ROOT
@@ -19,11 +20,14 @@ from kfp_volcano.volcano.model.queues import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from kfp_volcano.elastic.autoscaler.exposition import Serving
     from kfp_volcano.elastic.autoscaler.narration import LogFormat
     from kfp_volcano.elastic.autoscaler.station import Orders
     from kfp_volcano.volcano.cluster.base import Cluster
 
-__all__ = ["run_service"]
+__all__ = ["METRICS_PORT", "run_service"]
+
+METRICS_PORT = 8080
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +38,7 @@ def run_service(
     queues: Collection[str],
     selector: Mapping[str, str] | None,
     actors: int,
-    port: int,
+    port: int | None,
     log_format: LogFormat,
 ) -> None:
     """Lead queues until SIGTERM or SIGINT; then the Leases have been given back. To be called from the main thread.
@@ -44,7 +48,7 @@ def run_service(
         queues: Their names.
         selector: Labels; the queues that have them are led too, as they come and go. Empty: all; None: no more.
         actors: The most there are to be.
-        port: Where metrics, health and readiness are served.
+        port: Where metrics, health and readiness are served; None for `METRICS_PORT`, or any where that is taken.
         log_format: Of the lines on standard error.
 
     Raises:
@@ -54,17 +58,15 @@ def run_service(
     log_to(None, log_format)
     PolicyFile(orders.policies)
     cluster = orders.access.connect()
-    _check_home(cluster, orders)
+    if not orders.access.target.startswith(EMBEDDED):
+        make_home(cluster, orders.home or orders.namespace)
     there = {str(queue["metadata"]["name"]) for queue in cluster.list("Queue")[0]}
     for name in sorted(set(queues) - there):
         _log.warning("there is no queue %s: it is led as soon as there is", name, extra={"queue": name})
     crew = Crew(orders, log_format)
     followed = _followed(cluster, selector) if selector is not None else frozenset
     supervisor = Supervisor(crew, queues=lambda: {*queues, *followed()}, actors=actors)
-    try:
-        serving = serve(port, supervisor.registry(), supervisor)
-    except OSError as error:
-        raise SpecError(f"port {port} cannot be served: {error.strerror}", source="--metrics-port") from error
+    serving = _serve(port, supervisor)
     try:
         _join(crew)
         # After Ray, which puts handlers of its own in place.
@@ -78,18 +80,14 @@ def run_service(
     _log.info("ended: what was led is free for others")
 
 
-def _check_home(cluster: Cluster, orders: Orders) -> None:
-    """Raise SpecError where the namespace of the Leases is not there; who may not see it learns later."""
-    home = orders.home or orders.namespace
-    if orders.access.target.startswith(EMBEDDED):
-        return
+def _serve(port: int | None, supervisor: Supervisor) -> Serving:
+    """Serve at the port that was named, else at the usual one or, where another replica has that, at any."""
     try:
-        cluster.get("Namespace", home)
-    except ForbiddenError:
-        return
-    except NotFoundError as error:
-        remedy = "kubectl apply -k deploy/base makes it; or lead one namespace alone: --namespace NAME"
-        raise SpecError(f"there is no namespace {home} for the Leases: {remedy}", source="--namespace") from error
+        return serve(METRICS_PORT if port is None else port, supervisor.registry(), supervisor)
+    except OSError as error:
+        if port is not None:
+            raise SpecError(f"port {port} cannot be served: {error.strerror}", source="--metrics-port") from error
+        return serve(0, supervisor.registry(), supervisor)
 
 
 def _join(crew: Crew) -> None:

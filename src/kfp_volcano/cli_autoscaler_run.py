@@ -52,7 +52,12 @@ def _labels(_context: click.Context, _parameter: click.Parameter, text: str | No
 @click.option(
     "--actors", type=click.IntRange(1, 64), default=4, show_default=True, help="The most processes to lead in."
 )
-@click.option("--metrics-port", "port", type=click.IntRange(0, 65535), default=8080, show_default=True)
+@click.option(
+    "--metrics-port",
+    "port",
+    type=click.IntRange(0, 65535),
+    help="By default 8080, or any where that is taken.",
+)
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True)
 @click.option("--identity", metavar="NAME", help="Who this is among replicas; by default host and process.")
 @cluster_options
@@ -70,7 +75,7 @@ def run(
     exporters: tuple[str, ...],
     decisions: Path | None,
     actors: int,
-    port: int,
+    port: int | None,
     log_format: Literal["json", "text"],
     identity: str | None,
     kubeconfig: Path | None,

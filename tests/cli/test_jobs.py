@@ -161,14 +161,23 @@ def test_what_was_detached_is_taken_up_by_its_run_id(cluster, spec):
     assert only(cluster)["metadata"]["uid"] == uid
 
 
+def test_what_was_detached_is_the_autoscalers_at_once(cluster, spec):
+    """Its Lease is there and nobody's: a resize need not wait for a follower to come."""
+    run("submit", spec("sleep 600", elastic=True), *RUN, "--detach")
+    (lease,) = cluster.list("Lease")[0]
+    assert lease["metadata"]["name"] == only(cluster)["metadata"]["name"]
+    assert "holderIdentity" not in lease["spec"]
+
+
 def test_whoever_looks_on_changes_nothing(cluster, spec):
     """Two may look on, each sees all lines, and neither takes the Lease nor notes what it has printed."""
     name = run("submit", spec("echo once"), *RUN, "--detach").stdout.strip()
+    before = cluster.list("Lease")[0]
     for _ in range(2):
         done = run("follow", name)
         assert done.exit_code == 0
         assert done.stdout.count("| once") == 2
-    assert cluster.list("Lease")[0] == []
+    assert cluster.list("Lease")[0] == before
     assert cluster.list("ConfigMap", labels={})[0] == [
         each for each in cluster.list("ConfigMap")[0] if not each["metadata"]["name"].endswith("-logs")
     ]

@@ -15,6 +15,7 @@ from kfp_volcano.elastic.autoscaler.contracts import (
     spec_of,
 )
 from kfp_volcano.elastic.autoscaler.executor import REQUEST_S
+from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.elastic.autoscaler.resizing import request_patch
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, SpecError
@@ -29,9 +30,11 @@ from kfp_volcano.volcano.manifests.status import job_state
 from kfp_volcano.volcano.model.objects import is_owned_by, parse_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["JobLine", "ask_for", "cancel", "hold", "job_lines", "let_go", "workers_of"]
+__all__ = ["JobLine", "ask_for", "cancel", "hold", "job_lines", "leave", "let_go", "workers_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,14 @@ def _line(job: Manifest, groups: list[Manifest], queues: list[Manifest], now: fl
 def workers_of(job: Manifest) -> int:
     """How many workers a Job asks for now."""
     return workers(job) or sum(int(task.get("replicas", 1)) for task in job["spec"]["tasks"])
+
+
+def leave(cluster: Cluster, ref: JobRef, *, holder: str, clock: Callable[[], float]) -> None:
+    """Leave a Job to the autoscaler: nobody is going to follow it, so that its resizes need not wait for anybody."""
+    lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
+    with suppress(ForbiddenError):  # then it is waited for a minute long
+        lease.hold()
+        lease.release()
 
 
 def ask_for(cluster: Cluster, ref: JobRef, size: int, *, by: str, why: str, request_id: str, now: float) -> bool:

@@ -116,6 +116,14 @@ def test_a_job_that_nobody_has_followed_yet_waits_for_its_first_follower(cluster
     assert cluster.size() == 8
 
 
+def test_a_job_that_nobody_has_followed_for_long_is_waited_for_no_more(cluster):
+    """A Job that was left to itself is resized as soon as that is asked for."""
+    cluster.submit()
+    cluster.now += FOLLOWER_S
+    live(cluster, autoscaler(cluster), 1)
+    assert cluster.size() == 8
+
+
 def test_a_waiting_gang_is_served_at_once(cluster):
     """Under the follower's Lease, in cooldown, with the follower to verify and record it."""
     cluster.submit(initial=8)
