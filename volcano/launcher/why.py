@@ -16,6 +16,7 @@ from kfp_volcano.elastic.autoscaler.decision_log import LOG_NAME, core
 from kfp_volcano.elastic.autoscaler.log_folder import log_lines
 from kfp_volcano.elastic.autoscaler.log_turns import log_folders, turns
 from kfp_volcano.elastic.autoscaler.own_policies import own_policies
+from kfp_volcano.elastic.autoscaler.ranking import class_changes
 from kfp_volcano.elastic.policies.choice import policy_for
 from kfp_volcano.elastic.policies.policy import Decision
 from kfp_volcano.errors import SpecError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kfp_volcano.elastic.autoscaler.log_turns import Turn
+    from kfp_volcano.schemas.records import ClassChange
     from kfp_volcano.volcano.cluster.base import Cluster
     from kfp_volcano.volcano.launcher.reference import JobRef
 
@@ -69,6 +71,8 @@ class Why:
     queue: str
     changes: tuple[Change, ...] = ()
     """Oldest first."""
+    classes: tuple[ClassChange, ...] = ()
+    """Changes of its priority class, oldest first; known of a Job on a cluster."""
     began_at: float | None = None
     began_with: int | None = None
     """Workers it had when it was first seen, or before its first change."""
@@ -167,6 +171,7 @@ def why_on_cluster(cluster: Cluster, ref: JobRef, now: float) -> Why:
         job=str(ref),
         queue=str(job["spec"].get("queue") or "default"),
         changes=ordered,
+        classes=tuple(class_changes(job)),
         began_at=parse_time(job["metadata"]["creationTimestamp"]),
         began_with=ordered[0].from_workers if ordered else count,
         workers=count,

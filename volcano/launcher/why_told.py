@@ -12,6 +12,7 @@ from kfp_volcano.volcano.launcher.story import duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kfp_volcano.schemas.records import ClassChange
     from kfp_volcano.volcano.launcher.why import Change, Why
 
 __all__ = ["told"]
@@ -36,8 +37,10 @@ def _lines(why: Why, zone: timezone | None) -> Iterator[str]:
     yield ""
     if why.began_at is not None and why.began_with is not None:
         yield f"{_clock(why.began_at, zone)}  began with {_workers(why.began_with)}"
-    for change in why.changes:
-        yield from _change(change, zone)
+    told_at = [(each.at, list(_change(each, zone))) for each in why.changes]
+    told_at += [(each.at, list(_class_change(each, zone))) for each in why.classes]
+    for _, lines in sorted(told_at):
+        yield from lines
     if not why.changes:
         yield f"{_INDENT}its size has not been changed"
     yield ""
@@ -52,6 +55,12 @@ def _change(change: Change, zone: timezone | None) -> Iterator[str]:
     if change.numbers:
         numbers = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in change.numbers.items())
         yield f"{_INDENT}numbers: {numbers}"
+
+
+def _class_change(change: ClassChange, zone: timezone | None) -> Iterator[str]:
+    yield f"{_clock(change.at, zone)}  class {change.from_class or 'none'} -> {change.to_class}   {change.reason}"
+    yield f"{_INDENT}{change.explanation}"
+    yield f"{_INDENT}changed by {change.by}"
 
 
 def _who(change: Change) -> str:
