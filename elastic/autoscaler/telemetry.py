@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.errors import SpecError
-    from kfp_volcano.schemas.records import ResizeOutcome
+    from kfp_volcano.schemas.records import ClassChange, ResizeOutcome
 
 __all__ = ["PREFIX", "Telemetry"]
 
@@ -67,6 +67,7 @@ class Telemetry:
         )
         self._requests = counter("requests_total", "Resizes asked for.", "policy", "reason")
         self._resizes = counter("resizes_total", "Resizes that have ended, by how.", "outcome", "reason")
+        self._class_changes = counter("class_changes_total", "Jobs that were given another priority class.", "reason")
         self._failures = counter("failures_total", "Turns that came to nothing, by the error's class.", "error")
         self._lag = histogram(
             "lag_seconds", "From a change in the cluster to the end of the turn that it gave reason for.", _LAGS_S
@@ -121,6 +122,10 @@ class Telemetry:
             self._done.labels(queue).observe(max(0.0, outcome.done_at - outcome.requested_at))
         if outcome.pause_s is not None:
             self._pause.labels(queue).observe(outcome.pause_s)
+
+    def reranked(self, queue: str, job: str, change: ClassChange) -> None:  # noqa: ARG002 - as above
+        """See `Recorder.reranked`."""
+        self._class_changes.labels(queue, change.reason).inc()
 
     def ended(self, queue: str, end: JobEnd) -> None:
         """See `Recorder.ended`: of the decision log alone."""

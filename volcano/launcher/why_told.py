@@ -37,9 +37,9 @@ def _lines(why: Why, zone: timezone | None) -> Iterator[str]:
     yield ""
     if why.began_at is not None and why.began_with is not None:
         yield f"{_clock(why.began_at, zone)}  began with {_workers(why.began_with)}"
-    told_at = [(each.at, list(_change(each, zone))) for each in why.changes]
-    told_at += [(each.at, list(_class_change(each, zone))) for each in why.classes]
-    for _, lines in sorted(told_at):
+    told = [(change.at, list(_change(change, zone))) for change in why.changes]
+    told += [(change.at, list(_class(change, zone))) for change in why.classes]
+    for _, lines in sorted(told, key=lambda each: each[0]):
         yield from lines
     if not why.changes:
         yield f"{_INDENT}its size has not been changed"
@@ -57,8 +57,8 @@ def _change(change: Change, zone: timezone | None) -> Iterator[str]:
         yield f"{_INDENT}numbers: {numbers}"
 
 
-def _class_change(change: ClassChange, zone: timezone | None) -> Iterator[str]:
-    yield f"{_clock(change.at, zone)}  class {change.from_class or 'none'} -> {change.to_class}   {change.reason}"
+def _class(change: ClassChange, zone: timezone | None) -> Iterator[str]:
+    yield f"{_clock(change.at, zone)}  {change.from_class or 'no class'} -> {change.to_class}   {change.reason}"
     yield f"{_INDENT}{change.explanation}"
     yield f"{_INDENT}changed by {change.by}"
 

@@ -10,7 +10,7 @@ from kfp_volcano.elastic.policies.memory import Breaker, Memory
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.errors import SpecError, UnavailableError
 from kfp_volcano.schemas.records import Phase
-from told import AT, decision, outcome, snapshot
+from told import AT, class_change, decision, outcome, snapshot
 
 
 class Metrics:
@@ -86,6 +86,12 @@ def test_resizes_are_counted_by_how_they_ended(metrics: Metrics) -> None:
     assert metrics("request_to_done_seconds_count") == 1
     assert metrics("request_to_done_seconds_sum") == 12
     assert metrics("pause_seconds_sum") == 0.3
+
+
+def test_changes_of_class_are_counted_by_reason(metrics: Metrics) -> None:
+    """As resizes are."""
+    metrics.telemetry.reranked("research", "ml/digits", class_change())
+    assert metrics("class_changes_total", reason="WaitedLong") == 1
 
 
 def test_one_that_stands_by_shows_no_queue(metrics: Metrics) -> None:
