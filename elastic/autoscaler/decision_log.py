@@ -6,6 +6,7 @@ Kinds of lines, times in Unix seconds; values are in the form of `schemas.packin
     {"kind": "policy", "policy": ID, "document": {…}}                  before its first turn in a file
     {"kind": "turn", "queue": "…", "policy": ID, "whole": true, "seen": {…}, "decided": [{…}], "requests": {job: id}}
     {"kind": "resized", "at": …, "queue": "…", "job": "…", "outcome": {…}}
+    {"kind": "reranked", "at": …, "queue": "…", "job": "…", "change": {…}}
     {"kind": "failed", "at": …, "queue": "…", "error": "…"}
     {"kind": "ended", "queue": "…", "job": "…", "state": "…", …}   see `JobEnd`; and what it had
     {"kind": "accounts", "at": …, "queue": "…", "jobs": {job: {…}}}    what Jobs have had so far
