@@ -16,9 +16,9 @@ from kfp_volcano.elastic.autoscaler.needs import Needs  # noqa: TC001 - a type o
 from kfp_volcano.elastic.autoscaler.pod_facts import created_at, version_of
 from kfp_volcano.elastic.autoscaler.ranking import base_class, class_changes
 from kfp_volcano.elastic.policies.divergence import diverging
-from kfp_volcano.elastic.policies.snapshot import Measured, Resized
+from kfp_volcano.elastic.policies.snapshot import Resized
 from kfp_volcano.schemas.names import CLASSES, CORE, ELASTIC, HOLD, PROGRESS, REQUEST, RESIZE, SPEC, TEAM_LABEL
-from kfp_volcano.schemas.records import Hold, Phase, Progress, ResizeOutcome, ResizeRequest
+from kfp_volcano.schemas.records import Hold, Measured, Phase, Progress, ResizeOutcome, ResizeRequest
 from kfp_volcano.schemas.training_job import Faults  # noqa: TC001 - a type of fields
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.manifests.status import JobState, job_state
@@ -72,9 +72,9 @@ class Pace:
     """Samples per second."""
     at: float
     """When it was reported, Unix seconds."""
-    measured: tuple[Measured, ...] = ()
-    noise_scale: float | None = None
-    diverging: bool = False
+    measured: tuple[Measured, ...]
+    noise_scale: float | None
+    diverging: bool
 
     @classmethod
     def of(cls, progress: Progress | None) -> Pace | None:
