@@ -62,7 +62,7 @@ def elastic_job(job: JobFacts, pods: Collection[PodFacts], table: NodeTable, pri
         batch=pace.batch if pace else None,
         measured=_measured(pace, needs, workers, table) if pace else (),
         noise_scale=pace.noise_scale if pace else None,
-        diverging=pace.diverging if pace else False,
+        diverging=pace is not None and pace.diverging,
         resizes=history.resizes,
     )
 

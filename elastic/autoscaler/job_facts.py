@@ -72,9 +72,9 @@ class Pace:
     """Samples per second."""
     at: float
     """When it was reported, Unix seconds."""
-    measured: tuple[Measured, ...] = ()
-    noise_scale: float | None = None
-    diverging: bool = False
+    measured: tuple[Measured, ...]
+    noise_scale: float | None
+    diverging: bool
 
     @classmethod
     def of(cls, progress: Progress | None) -> Pace | None:

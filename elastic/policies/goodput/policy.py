@@ -44,8 +44,8 @@ class Goodput:
     bounded: Bounded = field(default_factory=Bounded)
     """How much effort a plan is worth."""
     every_s: float = 60.0
-    """Time between plans where nothing else calls for one: training measures on while nothing happens. Pollux'
-    interval, whose results hardly change between half a minute and two."""
+    """Time between plans where nothing else calls for one: training measures on while nothing happens. It is Pollux'
+    interval; its results hardly change between half a minute and two."""
 
     def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
         """One decision for each Job, sorted by key; see `Policy`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.policies.goodput.choices import Usage
@@ -151,8 +152,9 @@ class Words:
             "planned_workers": float(option.workers),
             "cost_s": cost,
             "plan_exact": float(self._plan.exact),
-            "plan_gap": self._plan.gap,
         }
+        if math.isfinite(self._plan.gap):
+            numbers["plan_gap"] = self._plan.gap
         if job.remaining_s is not None:
             numbers["sooner_s"] = self._sooner(job, ratio, cost) if option.workers != job.workers else 0.0
         if job.noise_scale is not None:

@@ -78,7 +78,7 @@ def best(level, fixed, capacity):
 
 
 @given(problems())
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_each_priority_gets_the_best_that_those_above_leave(problem):
     """Equal to trying every answer, priority by priority, with those below at their smallest sizes."""
     choices, capacity = problem
@@ -106,7 +106,7 @@ def test_the_order_of_jobs_means_nothing(problem, random):
 
 
 @given(problems(levels=3), st.data())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_a_raised_priority_never_makes_a_job_worse_off(problem, data):
     """The law that the module's text proves."""
     choices, capacity = problem
@@ -118,7 +118,7 @@ def test_a_raised_priority_never_makes_a_job_worse_off(problem, data):
 
 
 @given(problems(levels=1))
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_the_answer_at_hand_fits_and_is_no_worse_than_to_stay(problem):
     """Greedy: within what fits, never cheaper than the best, never dearer than to leave all as they are."""
     choices, capacity = problem
