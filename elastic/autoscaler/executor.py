@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.elastic.autoscaler.contracts import answered, job_key, request_of
 from kfp_volcano.elastic.autoscaler.execution import advance
 from kfp_volcano.elastic.autoscaler.lease import JobLease
-from kfp_volcano.elastic.autoscaler.pod_facts import version_of
+from kfp_volcano.elastic.autoscaler.pod_facts import created_at, version_of
 from kfp_volcano.elastic.autoscaler.resizing import next_step, refused, request_patch
 from kfp_volcano.errors import ClusterError, ConflictError, InvalidError, NotFoundError, ResizeError
 from kfp_volcano.schemas.records import Phase, ResizeRequest
@@ -28,7 +28,7 @@ __all__ = ["FOLLOWER_S", "REQUEST_S", "Executor"]
 REQUEST_S = 600.0
 """How long a request waits for somebody to carry it out, seconds."""
 FOLLOWER_S = 60.0
-"""How long a Job that nobody has followed yet keeps a request for its first follower, seconds."""
+"""How long after its creation a Job's first follower may take to come, seconds: until then requests are left to it."""
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,6 @@ class Executor:
         except (ConflictError, NotFoundError):
             self._copies.pop(decision.job, None)
             return None
-        _log.info("%s: %s", decision.job, decision.explanation)
         return request.id
 
     def drive(self, key: str, version: int, pods: Sequence[Manifest], now: float) -> float | None:
@@ -153,9 +152,9 @@ class Executor:
         if key not in self._leases:
             namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
             self._leases[key] = JobLease(self._cluster, namespace, name, holder=self._identity, clock=self._clock)
-        lease = self._leases[key]
-        if lease.term is None and request is not None and now < request.at + FOLLOWER_S and lease.look() is None:
-            return request.at + FOLLOWER_S
+        lease, followed_by = self._leases[key], created_at(job) + FOLLOWER_S
+        if lease.term is None and request is not None and now < followed_by and lease.look() is None:
+            return followed_by
         return None if lease.renew_if_due() else lease.due_at
 
     def _let_go(self, job: Manifest) -> None:

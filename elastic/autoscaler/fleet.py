@@ -9,6 +9,7 @@ It keeps nothing that the cluster does not hold: it may be killed at any line an
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -45,10 +46,9 @@ RETRY_S = 2.0
 """Before the next turn of a queue whose last one failed, seconds."""
 HUNGRY_S = 1.0
 """Least time between two turns of a queue that nothing but others' changes give reason for."""
+_LARGE = 10_000
+"""From so many Jobs and pods on the garbage collector takes tenths of seconds to look through them."""
 _HUNGRY_PER_S, _HUNGRY_AT_ONCE = 20.0, 2
-_DUE_AT_ONCE = 4
-"""So many queues that are merely due have their turn before it is seen what else has changed."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +57,7 @@ class Fleet:
 
     Args:
         cluster: Where.
-        queues: Which queues, asked again whenever queues come, change or go.
+        queues: Which queues, asked again whenever queues come, change or go, and when it is woken.
         policies: The policy of a queue within its guards, asked each turn.
         identity: Who this is, in Leases and records; unique among all that could lead.
         namespace: Whose Jobs are resized; Jobs of other namespaces only count as load. Empty: everywhere.
@@ -133,15 +133,27 @@ class Fleet:
         Raises a ClusterError where the cluster cannot be watched: to be run again, for it keeps nothing.
         """
         self._view.start()
+        self._spare_collector()
         version = 0
         try:
             while not self._stopped.is_set() and not self._job_is_over():
                 self._check_view()
                 look_at = self.turn()
                 version = self._view.wait(version, timeout_s=max(0.0, look_at - self._clock()))
+            if not self._stopped.is_set():
+                self.turn()  # which tells of the Job's end
         finally:
+            gc.unfreeze()
             self._view.stop()
             self._give_back()
+
+    def _spare_collector(self) -> None:
+        """Of a large cluster, let nobody look for garbage in what has just been read: turns would wait for that."""
+        with self._view.reading() as stamped:
+            large = stamped is not None and stamped.index.size > _LARGE
+        if large:
+            gc.collect()
+            gc.freeze()
 
     def stop(self) -> None:
         """End `run` soon; to be called from another thread or a signal handler."""
@@ -149,7 +161,7 @@ class Fleet:
         self._view.stop()
 
     def wake(self) -> None:
-        """Look at all queues soon, for a reason outside of the cluster: policies or metrics have changed."""
+        """Look at all queues soon, for a reason outside of the cluster: policies, metrics, what it leads."""
         self._woken.set()
         self._view.wake()
 
@@ -179,21 +191,18 @@ class Fleet:
                 return now + RETRY_S
             since, stamped.since = now if stamped.since is None else stamped.since, None
             changes = stamped.index.changes()
-            wanted = set(self._queues(stamped.index)) if changes.tree or not self._begun else None
+            ask = changes.tree or not self._begun or self._woken.is_set()
+            wanted = set(self._queues(stamped.index)) if ask else None
         if wanted is not None:
             self._follow(wanted, now)
         touched = self._touched(changes, now)
         for queue in sorted(touched):
             self._look(queue, now, since)
-        for _ in range(_DUE_AT_ONCE):
-            queue_due = self._looks.due(now)
-            if queue_due is None:
-                break
-            self._look(queue_due, now, now)
-        for _ in range(_DUE_AT_ONCE):
-            renewal = self._renewals.due(now)
-            if renewal is None:
-                break
+        # One at a time of what is merely due: what has changed meanwhile goes first.
+        due, renewal = self._looks.due(now), self._renewals.due(now)
+        if due is not None:
+            self._look(due, now, now)
+        if renewal is not None and renewal != due:
             self._renew(renewal, now)
         self._release(now)
         with self._view.reading() as stamped:

@@ -6,6 +6,7 @@ Data goes to standard output, progress and messages to standard error. Exit code
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import uuid
@@ -298,7 +299,13 @@ def _finish(plan: Any, companion: Any = None) -> None:
         if report.exists() and report.stat().st_mtime >= started:
             click.echo(f"report:  {report.resolve()}")
             click.echo(f"figures: {report.with_name('result.json').resolve()}")
+            click.echo(f"sizes:   kfp-volcano autoscaler explain {_job_of(report)} --decisions {plan.out}")
     sys.exit(outcome.exit_code)
+
+
+def _job_of(report: Path) -> str:
+    """The Job that a report is of, as namespace/name."""
+    return str(json.loads(report.with_name("result.json").read_text(encoding="utf-8"))["job"])
 
 
 def _read(path: Path, profiles: Path | None = None) -> TrainingJob:

@@ -70,6 +70,7 @@ def submit(
     """
     from kfp_volcano.platform_files import in_its_pool, resource_profiles  # noqa: PLC0415
     from kfp_volcano.schemas.validation import training_job  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.jobs import leave  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.submit import submit as create  # noqa: PLC0415
 
@@ -84,7 +85,9 @@ def submit(
         return created
 
     if detach:
-        click.echo(str(JobRef.of(start())))
+        ref = JobRef.of(start())
+        leave(cluster, ref, holder=f"jobs-submit:{run}", clock=time.time)
+        click.echo(str(ref))
         return
     with _cancelling(cluster, start) as created:
         _follow(cluster, JobRef.of(created), holder=f"jobs-submit:{run}")

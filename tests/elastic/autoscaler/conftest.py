@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kfp_volcano.elastic.autoscaler.index import WATCHED
+from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.elastic.autoscaler.view import Stamped
-from kfp_volcano.schemas.names import GPU, PROGRESS, RESIZE
-from kfp_volcano.schemas.records import Progress, ResizeOutcome, dump, parse_list
+from kfp_volcano.schemas.names import GPU, PROGRESS, REQUEST, RESIZE
+from kfp_volcano.schemas.records import Progress, ResizeOutcome, ResizeRequest, dump, parse, parse_list
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
 from kfp_volcano.volcano.cluster.base import Event
@@ -84,6 +85,24 @@ class VirtualCluster:
         if lost:
             write()
         raise Killed("killed")
+
+    def live(self, scaler: Any, seconds: float) -> None:
+        """Let time pass, and an autoscaler with it."""
+        end = self.now + seconds
+        while self.now < end:
+            look_at = scaler.turn()
+            assert look_at >= self.now
+            self.wait(0, min(look_at, end) - self.now)
+
+    def request(self, name: str = "digits") -> ResizeRequest:
+        """What a Job was asked last."""
+        return parse(ResizeRequest, annotation(self.job(name), REQUEST))
+
+    def follow(self, holder: str = "train-1:abc", name: str = "digits") -> JobLease:
+        """A follower that holds a Job's Lease, and does nothing."""
+        lease = JobLease(self, "ml", name, holder=holder, clock=lambda: self.now)
+        assert lease.hold()
+        return lease
 
     def view(self) -> VirtualView:
         """Another autoscaler's eyes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,6 @@ from kfp_volcano.elastic.autoscaler.observation import WATCHED, indexed, observe
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE, NodeState
 from kfp_volcano.schemas.names import GPU, HOLD, PROGRESS, REQUEST, RESIZE
 from kfp_volcano.schemas.records import Hold, LossTrend, Measured, Phase, Progress, ResizeOutcome, ResizeRequest
-from kfp_volcano.volcano.cluster.annotations import annotation
 
 NOW = 1_790_000_000.0
 
@@ -195,17 +193,6 @@ def test_an_elastic_job_is_seen_whole(cluster):
     assert (seen.resize_open, seen.target_workers) == (True, 8)
     assert seen.hold == Hold(until=NOW + 5, by="ada")
     assert seen.remaining_s == 90.0
-
-
-def test_what_training_tells_is_seen(cluster):
-    """How fast it is at each size, how noisy its gradients are, and that its loss runs away."""
-    cluster.submit()
-    speeds = (Measured(workers=2, throughput=100.0, batch=64), Measured(workers=4, throughput=180.0, batch=64))
-    report = json.loads(annotation(cluster.job(), PROGRESS))
-    trend = LossTrend(best=0.1, spread=0.01, now=9.0)
-    cluster.annotate(PROGRESS, Progress(**{**report, "measured": speeds, "noise_scale": 512.0, "trend": trend}))
-    [seen] = observe({kind: cluster.objects(kind) for kind in WATCHED}, queue="research", now=NOW).jobs
-    assert (seen.measured, seen.noise_scale, seen.diverging) == (speeds, 512.0, True)
 
 
 def test_an_expired_request_is_no_open_resize(cluster):
