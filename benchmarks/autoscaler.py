@@ -32,6 +32,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import goodput
 from scale.generated import (
     NAMESPACE,
     batch_pods,
@@ -389,6 +390,7 @@ def say(case: str, metric: str, value: float, unit: str, **more: Any) -> None:
 def main() -> None:
     """Print one JSON object a line; samples and the machine to standard error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--without-goodput", action="store_true", help="leave out how long that policy takes to decide")
     parser.add_argument("--jobs", type=int, nargs="+", default=SIZES)
     parser.add_argument("--policies", nargs="+", default=POLICIES, choices=POLICIES)
     parser.add_argument("--samples", type=int, default=100)
@@ -397,6 +399,8 @@ def main() -> None:
     parser.add_argument("--idle-s", type=float, default=30.0)
     arguments = parser.parse_args()
     print(f"{os.cpu_count()} processors, {platform.platform()}, Python {platform.python_version()}", file=sys.stderr)
+    for line in () if arguments.without_goodput else goodput.cases():
+        print(json.dumps(line), flush=True)
     for jobs in arguments.jobs:
         ground = Ground(jobs, seed=jobs)
         with tempfile.TemporaryDirectory() as folder, serving(ground.store, address := f"{folder}/store"):
