@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 SIZES = (100, 1_000, 10_000)
 POLICIES = ("threshold", "hpa")
+"""Those that are measured on clusters; what takes time with `goodput` is the decision, which is measured by itself."""
 ANSWER_S = 20.0
 """How long an answer is waited for."""
 QUIET_S = 0.25
@@ -390,24 +391,25 @@ def say(case: str, metric: str, value: float, unit: str, **more: Any) -> None:
 def main() -> None:
     """Print one JSON object a line; samples and the machine to standard error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--without-goodput", action="store_true", help="leave out how long that policy takes to decide")
     parser.add_argument("--jobs", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--policies", nargs="+", default=POLICIES, choices=POLICIES)
+    policies = (*POLICIES, "goodput")
+    parser.add_argument("--policies", nargs="+", default=policies, choices=policies)
     parser.add_argument("--samples", type=int, default=100)
     parser.add_argument("--churn", type=int, default=2000)
     parser.add_argument("--churn-per-s", type=float, default=200.0)
     parser.add_argument("--idle-s", type=float, default=30.0)
     arguments = parser.parse_args()
     print(f"{os.cpu_count()} processors, {platform.platform()}, Python {platform.python_version()}", file=sys.stderr)
-    for line in () if arguments.without_goodput else goodput.cases():
-        print(json.dumps(line), flush=True)
-    for jobs in arguments.jobs:
+    if "goodput" in arguments.policies:
+        for line in goodput.cases():
+            print(json.dumps(line), flush=True)
+    for jobs in arguments.jobs if set(POLICIES) & set(arguments.policies) else ():
         ground = Ground(jobs, seed=jobs)
         with tempfile.TemporaryDirectory() as folder, serving(ground.store, address := f"{folder}/store"):
             own = own_time(ground, address, min(50, arguments.samples))
             say(f"{jobs} jobs", "store_p50", 1000 * statistics.median(own), "ms")
             say(f"{jobs} jobs", "store_p99", 1000 * statistics.quantiles(own, n=100)[98], "ms")
-            for policy in arguments.policies:
+            for policy in (each for each in arguments.policies if each in POLICIES):
                 measure(ground, address, policy, f"{jobs} jobs, {policy}", arguments)
 
 

@@ -6,6 +6,7 @@ Kinds of lines, times in Unix seconds; values are in the form of `schemas.packin
     {"kind": "policy", "policy": ID, "document": {…}}                  before its first turn in a file
     {"kind": "turn", "queue": "…", "policy": ID, "whole": true, "seen": {…}, "decided": [{…}], "requests": {job: id}}
     {"kind": "resized", "at": …, "queue": "…", "job": "…", "outcome": {…}}
+    {"kind": "reranked", "at": …, "queue": "…", "job": "…", "change": {…}}
     {"kind": "failed", "at": …, "queue": "…", "error": "…"}
     {"kind": "ended", "queue": "…", "job": "…", "state": "…", …}   see `JobEnd`; and what it had
     {"kind": "accounts", "at": …, "queue": "…", "jobs": {job: {…}}}    what Jobs have had so far
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.schemas.policy import QueuePolicy
-    from kfp_volcano.schemas.records import ResizeOutcome
+    from kfp_volcano.schemas.records import ClassChange, ResizeOutcome
 
 __all__ = ["LOG_NAME", "DecisionLog", "core"]
 
@@ -150,6 +151,10 @@ class DecisionLog:
         if outcome.phase is Phase.DONE:
             self._queue(queue).accounts.resized(job)
         self._append({"kind": "resized", "at": self._clock(), "queue": queue, "job": job, "outcome": pack(outcome)})
+
+    def reranked(self, queue: str, job: str, change: ClassChange) -> None:
+        """See `Recorder.reranked`."""
+        self._append({"kind": "reranked", "at": change.at, "queue": queue, "job": job, "change": pack(change)})
 
     def failed(self, queue: str, error: Exception) -> None:
         """See `Recorder.failed`: what fails again and again is written once."""

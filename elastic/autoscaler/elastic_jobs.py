@@ -10,14 +10,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.elastic.policies.snapshot import NOWHERE, ElasticJob, PendingGang, WorkerPod
+from kfp_volcano.elastic.policies.snapshot import NOWHERE, ElasticJob, Measured, PendingGang, WorkerPod
 from kfp_volcano.schemas.names import CORE, ELASTIC
 from kfp_volcano.volcano.manifests.status import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from kfp_volcano.elastic.autoscaler.job_facts import JobFacts
+    from kfp_volcano.elastic.autoscaler.job_facts import JobFacts, Pace
     from kfp_volcano.elastic.autoscaler.needs import Needs
     from kfp_volcano.elastic.autoscaler.node_table import NodeTable
     from kfp_volcano.elastic.autoscaler.pod_facts import GroupFacts, PodFacts
@@ -60,11 +60,26 @@ def elastic_job(job: JobFacts, pods: Collection[PodFacts], table: NodeTable, pri
         remaining_samples=pace.remaining_samples if pace else None,
         done=pace.done if pace else None,
         batch=pace.batch if pace else None,
-        measured=pace.measured if pace else (),
+        measured=_measured(pace, needs, workers, table) if pace else (),
         noise_scale=pace.noise_scale if pace else None,
         diverging=pace is not None and pace.diverging,
         resizes=history.resizes,
     )
+
+
+def _measured(pace: Pace, needs: Needs, workers: Sequence[PodFacts | None], table: NodeTable) -> tuple[Measured, ...]:
+    """What training measured, with the GPU class where it is known: at the present size, or where there is one only.
+
+    Training does not know on what it runs.
+    """
+    allowed = needs.shape.gpu_classes
+    if len(allowed) == 1:
+        return tuple(replace(each, gpu_class=allowed[0]) for each in pace.measured)
+    present = {table.gpu_class(pod.node) for pod in workers if pod is not None and pod.stays}
+    if len(present) != 1:
+        return pace.measured
+    (gpu_class,) = present
+    return tuple(replace(each, gpu_class=gpu_class) if each.workers == len(workers) else each for each in pace.measured)
 
 
 def as_of(seen: ElasticJob, job: JobFacts, now: float) -> ElasticJob:

@@ -186,6 +186,11 @@ class NodeTable:
         node = self._nodes.get(name)
         return name if node is not None and node.usable else UNUSABLE
 
+    def gpu_class(self, name: str) -> str:
+        """A node's kind of GPU; empty where that is not known."""
+        node = self._nodes.get(name)
+        return node.gpu_class if node is not None else ""
+
     def crowd(self, shapes: Iterable[Needs]) -> Crowd:
         """The nodes as pods of these shapes see them."""
         wanted = {needs.shape.name: needs for needs in shapes}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.recorder import Recorder
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
-    from kfp_volcano.schemas.records import ResizeOutcome
+    from kfp_volcano.schemas.records import ClassChange, ResizeOutcome
 
 __all__ = ["Teller", "Told"]
 
@@ -40,6 +40,10 @@ class Teller:
     ) -> None:
         """See `Recorder.decided`."""
         self._each(lambda recorder: recorder.decided(snapshot, decisions, requests, lag_s=lag_s))
+
+    def reranked(self, queue: str, job: str, change: ClassChange) -> None:
+        """See `Recorder.reranked`."""
+        self._each(lambda recorder: recorder.reranked(queue, job, change))
 
     def failed(self, queue: str, error: Exception) -> None:
         """See `Recorder.failed`."""

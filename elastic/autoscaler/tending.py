@@ -14,12 +14,13 @@ from kfp_volcano.elastic.policies.snapshot import Ranked
 from kfp_volcano.volcano.manifests.status import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from kfp_volcano.elastic.autoscaler.index import ClusterIndex
     from kfp_volcano.elastic.autoscaler.job_facts import JobFacts, Rank
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.schemas.policy import QueuePolicy
+    from kfp_volcano.schemas.records import ClassChange
     from kfp_volcano.volcano.cluster.base import Cluster
 
 __all__ = ["TEND_S", "Tender"]
@@ -76,13 +77,14 @@ class Tender:
         values = index.priorities
         return tuple(self._ranked(job, job.rank, values) for job in sorted(jobs, key=lambda job: job.key) if job.rank)
 
-    def tend(self, snapshot: QueueSnapshot, memory: Mapping[str, JobMemory]) -> None:
-        """Do what is due in a queue, whose snapshot holds what `ranked` gave."""
+    def tend(self, snapshot: QueueSnapshot, memory: Mapping[str, JobMemory]) -> Sequence[tuple[str, ClassChange]]:
+        """Do what is due in a queue, whose snapshot holds what `ranked` gave; returns the classes that were changed."""
         self._next_at[snapshot.queue] = snapshot.at + TEND_S
         spec = self._specs(snapshot.queue)
         priorities, requests = priorities_for(spec), requests_for(spec)
+        changed: list[tuple[str, ClassChange]] = []
         if priorities is not None:
-            self._ranker.carry_out(reranked(snapshot, priorities), snapshot.priorities, snapshot.at)
+            changed += self._ranker.carry_out(reranked(snapshot, priorities), snapshot.priorities, snapshot.at)
         if requests is not None:
             advice = [
                 each
@@ -90,6 +92,7 @@ class Tender:
                 for each in advised(job, memory.get(job.key, JobMemory()), requests, snapshot.at)
             ]
             self._adviser.carry_out(advice, snapshot.at)
+        return changed
 
     def _ranked(self, job: JobFacts, rank: Rank, values: Mapping[str, int]) -> Ranked:
         pace = job.pace

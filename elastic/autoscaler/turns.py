@@ -139,7 +139,8 @@ class Turns:
                 return
             ranked = self._tender.ranked(snapshot.queue, stamped.index, snapshot.at)
             priorities = stamped.index.priorities
-        self._tender.tend(replace(snapshot, ranked=ranked, priorities=priorities), memory.jobs)
+        for job, change in self._tender.tend(replace(snapshot, ranked=ranked, priorities=priorities), memory.jobs):
+            self._teller.reranked(snapshot.queue, job, change)
 
     def _see_to_jobs(self, standpoint: Standpoint, now: float) -> Iterator[float | None]:
         """Execute and keep what is open; when to look at that again."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kfp_volcano.cli_options import cluster_options, reach
-from kfp_volcano.errors import Problem, SpecError
+from kfp_volcano.errors import Problem, SpecError, UnavailableError
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.log_turns import Difference
@@ -42,8 +42,8 @@ decisions_option = click.option(
 def explain(job: str, *, folder: Path | None, kubeconfig: Path | None, context: str | None) -> None:
     """Tell why a Job has the size it has: each change, by whom, for which reason, at what cost, and what holds it now.
 
-    From the decision log; with --kubeconfig from what is written on the Job. In a log, the name of its TrainingJob
-    does for the Job's.
+    From the decision log of --decisions, else of the last run in this folder that tells of it; else, and with
+    --kubeconfig, from what is written on the Job. In a log, the name of its TrainingJob does for the Job's.
 
     \b
     Example: kfp-volcano autoscaler explain digits --decisions demo-run
@@ -51,9 +51,9 @@ def explain(job: str, *, folder: Path | None, kubeconfig: Path | None, context: 
     """
     from kfp_volcano.volcano.launcher.why_told import told  # noqa: PLC0415
 
-    on_cluster = folder is None and (kubeconfig is not None or context is not None)
-    why = _on_cluster(job, kubeconfig, context) if on_cluster else _recorded(job, folder)
-    for line in told(why):
+    named = kubeconfig is not None or context is not None
+    why = None if folder is None and named else _recorded(job, folder)
+    for line in told(why or _on_cluster(job, kubeconfig, context)):
         click.echo(line)
 
 
@@ -128,12 +128,18 @@ def _on_cluster(job: str, kubeconfig: Path | None, context: str | None) -> Why:
     from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.why import why_on_cluster  # noqa: PLC0415
 
-    ref = JobRef.parse(job if "/" in job else f"default/{job}")
-    return why_on_cluster(reach(kubeconfig, context), ref, time.time())
+    try:
+        cluster = reach(kubeconfig, context)
+    except (SpecError, UnavailableError) as error:
+        if kubeconfig is not None or context is not None:
+            raise
+        what = "no run in ./demo-run or ./runs tells of it, and there is no cluster to ask"
+        raise SpecError([Problem(job, what, "say --decisions DIR, or --kubeconfig FILE")], source=job) from error
+    return why_on_cluster(cluster, JobRef.parse(job if "/" in job else f"default/{job}"), time.time())
 
 
-def _recorded(job: str, folder: Path | None) -> Why:
-    """From the folder that was named, else from the last run of this folder that tells of the Job."""
+def _recorded(job: str, folder: Path | None) -> Why | None:
+    """From the folder that was named, else from the last run of this folder that tells of the Job, if one does."""
     from kfp_volcano.volcano.launcher.why import why_recorded  # noqa: PLC0415
 
     if folder is not None:
@@ -142,8 +148,7 @@ def _recorded(job: str, folder: Path | None) -> Why:
     for each in sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True):
         with suppress(SpecError):
             return why_recorded(each, job)
-    remedy = "say --decisions DIR, or --kubeconfig FILE for a Job on a cluster"
-    raise SpecError([Problem(job, "no run in ./demo-run or ./runs tells of it", remedy)], source=job)
+    return None
 
 
 def _differing(difference: Difference) -> list[str]:

@@ -270,6 +270,44 @@ def test_a_size_for_a_time_is_seen_through_and_held(cluster, spec):
     assert "may resize it again" in top("release", name).stdout
 
 
+def test_the_size_of_a_job_on_a_cluster_is_explained_from_what_is_written_on_it(cluster, spec, monkeypatch, tmp_path):
+    """Each resize with its reason, who asked and what came of it, and what a person wants of it now."""
+    monkeypatch.chdir(tmp_path)
+    name = run("submit", spec("sleep 600", elastic=True), *RUN, "--detach").stdout.strip()
+    done = top("resize", name, "--workers", 4, "--for", "2h", "--why", "the demo")
+    assert done.exit_code == 0, done.output
+    lines = top("autoscaler", "explain", name).stdout.splitlines()
+    assert lines[0].startswith(f"{name} in queue default, ")
+    assert lines[2].endswith("began with 2 workers")
+    assert lines[3].endswith("2 -> 4 workers   Override")
+    assert lines[4].strip() == "the demo"
+    assert lines[5].strip().startswith("asked for by ")
+    assert lines[6].strip().startswith("done after ")
+    assert "It has 4 workers now: " in lines[-1]
+    assert "holds it at 4 workers for 7" in lines[-1]
+    assert top("autoscaler", "explain", "nobody").exit_code == 3
+
+
+def test_a_person_need_not_try_again_because_a_job_changes(cluster, spec, monkeypatch):
+    """Its status does so all the time while its pods come and go."""
+    name = run("submit", spec("sleep 600", elastic=True), *RUN, "--detach").stdout.strip()
+    patch, refused = cluster.patch, []
+
+    def patched(*args):
+        if args[0] == "Job" and len(refused) < 5:
+            refused.append(args)
+            raise ConflictError("the object is not as assumed")
+        return patch(*args)
+
+    monkeypatch.setattr(cluster, "patch", patched)
+    assert top("hold", name, "--for", "2h").exit_code == 0
+    assert len(refused) == 5
+    assert hold_of(only(cluster)) is not None
+    refused.clear()
+    assert run("resize", name, 4, "--detach").exit_code == 0
+    assert request_of(only(cluster)).to_workers == 4
+
+
 def test_a_size_for_a_time_does_not_wait_for_the_resize_before(cluster, spec):
     """What is being executed is seen through; the hold says what comes then."""
     name = run("submit", spec("sleep 600", elastic=True), *RUN, "--detach").stdout.strip()

@@ -73,8 +73,10 @@ def goodput_of(job: ElasticJob) -> Goodput:
     usable = [each for each in job.measured if each.throughput > 0 and each.batch > 0 and each.workers > 0]
     if not usable:
         return Goodput((("", _UNMEASURED),), float(job.batch or 1), None, None, measured=False)
-    classes = sorted({each.gpu_class for each in usable}, key=lambda name: (-_count(usable, name), name))
-    models = tuple((name, fit(observed(each for each in usable if each.gpu_class == name))) for name in classes)
+    named = {each.gpu_class for each in usable} - {""}
+    classes = sorted(named, key=lambda name: (-_count(usable, name), name)) or [""]
+    # What was measured on nodes of unknown class is no worse a guess for one class than for another.
+    models = tuple((name, fit(observed(each for each in usable if each.gpu_class in {name, ""}))) for name in classes)
     latest = [each.batch for each in usable if each.workers == job.workers] or [each.batch for each in usable]
     base = float(job.batch or max(latest))
     return Goodput(models, base, _batch_per_worker(usable), job.noise_scale, measured=True)

@@ -17,12 +17,13 @@ goodput, and equal answers from taking turns.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.policies.giving import pause_of
 from kfp_volcano.elastic.policies.goodput.capacity import Capacity, Kind
 from kfp_volcano.elastic.policies.goodput.choices import Choice, Option
+from kfp_volcano.elastic.policies.settings import GuardSettings
 from kfp_volcano.elastic.policies.snapshot import NOWHERE
 
 if TYPE_CHECKING:
@@ -31,15 +32,14 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.goodput.efficiency import Goodput
     from kfp_volcano.elastic.policies.snapshot import ElasticJob
 
-__all__ = ["LEAST_GAIN", "RESTART_S", "Outlook", "choice_of", "kind_of", "reach", "restart_s"]
+__all__ = ["LEAST_GAIN", "Outlook", "choice_of", "kind_of", "reach", "restart_s"]
 
 LEAST_GAIN = 1.05
 """A Job alone is not moved for less than this times its goodput (AdaptDL's threshold)."""
-RESTART_S = 30.0
-"""What a resize costs where none was measured: the constant of Pollux' simulator, seconds."""
 _STICKINESS = 1 - 1 / LEAST_GAIN
 _LONGEST_S = 7 * 86400.0
 _EXPLORE = 2
+_UNMEASURED_S = GuardSettings().pause_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,9 @@ def kind_of(job: ElasticJob) -> Kind:
 
 
 def restart_s(job: ElasticJob) -> float:
-    """What a resize costs it: the middle of the pauses that its resizes made, seconds."""
-    pauses = sorted(each.pause_s for each in job.resizes if each.pause_s is not None)
-    return pauses[len(pauses) // 2] if pauses else RESTART_S
+    """What a resize costs it, seconds; where it has measured none, as little as the guards think too."""
+    pause = pause_of(job)
+    return _UNMEASURED_S if pause is None else pause
 
 
 def reach(job: ElasticJob) -> tuple[int, ...]:
@@ -136,4 +136,4 @@ def _moving(outlook: Outlook) -> float:
     age = max(outlook.at - job.created_at, 1.0)
     remaining = job.remaining_s if job.remaining_s is not None else min(age, _LONGEST_S)
     lost = sum(cost if each.pause_s is None else each.pause_s for each in job.resizes)
-    return cost / max(remaining, 1.0) + lost / age + _STICKINESS if math.isfinite(cost) else math.inf
+    return cost / max(remaining, 1.0) + lost / age + _STICKINESS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +10,6 @@ from kfp_volcano.elastic.autoscaler.observation import WATCHED, indexed, observe
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE, NodeState
 from kfp_volcano.schemas.names import GPU, HOLD, PROGRESS, REQUEST, RESIZE
 from kfp_volcano.schemas.records import Hold, LossTrend, Measured, Phase, Progress, ResizeOutcome, ResizeRequest
-from kfp_volcano.volcano.cluster.annotations import annotation
 
 NOW = 1_790_000_000.0
 
@@ -196,17 +195,6 @@ def test_an_elastic_job_is_seen_whole(cluster):
     assert seen.remaining_s == 90.0
 
 
-def test_what_training_tells_is_seen(cluster):
-    """How fast it is at each size, how noisy its gradients are, and that its loss runs away."""
-    cluster.submit()
-    speeds = (Measured(workers=2, throughput=100.0, batch=64), Measured(workers=4, throughput=180.0, batch=64))
-    report = json.loads(annotation(cluster.job(), PROGRESS))
-    trend = LossTrend(best=0.1, spread=0.01, now=9.0)
-    cluster.annotate(PROGRESS, Progress(**{**report, "measured": speeds, "noise_scale": 512.0, "trend": trend}))
-    [seen] = observe({kind: cluster.objects(kind) for kind in WATCHED}, queue="research", now=NOW).jobs
-    assert (seen.measured, seen.noise_scale, seen.diverging) == (speeds, 512.0, True)
-
-
 def test_an_expired_request_is_no_open_resize(cluster):
     """It is answered, or never will be."""
     cluster.submit()
@@ -245,6 +233,33 @@ def test_surplus_without_a_node_is_seen_waiting(cluster):
     assert seen.nodes[:2].count(NOWHERE) == 0
     assert seen.nodes.count(NOWHERE) == 3
     assert seen.waiting_since == NOW
+
+
+def test_what_training_measured_is_seen(cluster):
+    """Throughput by size, with the GPU class of the nodes it is on now; the noise scale; a loss that runs away."""
+    cluster.submit(initial=4)
+    sizes = tuple(Measured(workers=workers, throughput=90.0 * workers, batch=64) for workers in (2, 4))
+    progress = Progress(
+        step=10,
+        total_steps=100,
+        samples=640,
+        epoch=0,
+        throughput=360.0,
+        workers=4,
+        batch=64,
+        lr=0.1,
+        at=NOW,
+        measured=sizes,
+        noise_scale=900.0,
+        trend=LossTrend(now=9.0, best=0.5, spread=0.1),
+    )
+    cluster.annotate(PROGRESS, progress)
+    objects = {kind: cluster.objects(kind) for kind in WATCHED}
+    for each in objects["Node"]:
+        each["metadata"]["labels"] = {"gpu.class": "a100"}
+    [seen] = observe(objects, queue="research", now=NOW).jobs
+    assert seen.measured == (sizes[0], replace(sizes[1], gpu_class="a100"))
+    assert (seen.noise_scale, seen.diverging) == (900.0, True)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfp_volcano.elastic.policies.goodput.policy import Goodput
+from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.policy import Reason
-from kfp_volcano.elastic.policies.room import room_of
+from kfp_volcano.elastic.policies.room import room_of, unclaimed
 from kfp_volcano.elastic.policies.snapshot import (
     NOWHERE,
     ElasticJob,
@@ -133,7 +134,7 @@ def test_growth_takes_no_more_than_is_free_now(snapshot):
         for job, decision in zip(sorted(snapshot.jobs, key=lambda job: job.key), decide(snapshot), strict=True)
         for _ in range(decision.to_workers - decision.from_workers)
     ]
-    assert room_of(snapshot).take(grown) is not None
+    assert unclaimed(room_of(snapshot), snapshot).take(grown) is not None
 
 
 @given(snapshots(), st.randoms(use_true_random=False))
@@ -143,6 +144,16 @@ def test_the_order_of_jobs_and_gangs_means_nothing(snapshot, random):
     random.shuffle(jobs)
     random.shuffle(gangs)
     assert decide(replace(snapshot, jobs=tuple(jobs), pending=tuple(gangs))) == decide(snapshot)
+
+
+@given(snapshots())
+def test_what_it_wants_passes_the_guards(snapshot):
+    """It keeps to the sizes that the guards leave, and wants no growth for which they find no room."""
+    wanted = {decision.job: decision for decision in decide(snapshot)}
+    for decision in Guarded(Goodput()).decide(snapshot):
+        assert decision.reason is not Reason.OUT_OF_RANGE
+        if decision.reason in {Reason.NO_ROOM, Reason.GANG_FIRST, Reason.FAIR_SHARE}:
+            assert decision.explanation == wanted[decision.job].explanation or not wanted[decision.job].resizes
 
 
 @given(snapshots())
