@@ -148,7 +148,7 @@ def unchecked() -> Iterator[None]:
     """Without admission, which takes most of the time of a change of a Job: what is made here is as that leaves it."""
     with (
         mock.patch.object(admission, "admit_create", lambda manifest, _: manifest),
-        mock.patch.object(admission, "admit_update", lambda *_: None),
+        mock.patch.object(admission, "admit_update", return_value=None),
     ):
         yield
 
