@@ -74,6 +74,7 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
         if codec is None and each.name.endswith("_s"):
             codec = (duration, duration_text)
         read, write = codec or _codec(hints[each.name])
+        read = _or_none(read) if types.NoneType in typing.get_args(hints[each.name]) else read
         silent = each.default if each.default is None or each.default is False else MISSING
         found.append(_Field(each.name, wire_key(each.name, each.metadata), silent, read, write))
     return tuple(found)
@@ -82,8 +83,7 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
 def _codec(hint: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """How values of a type are read and written."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        read, write = _codec(next(part for part in typing.get_args(hint) if part is not types.NoneType))
-        return (lambda value: None if value is None else read(value)), write
+        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if is_dataclass(origin):
         return partial(typed, typing.cast("type[Any]", origin)), plain
@@ -99,6 +99,10 @@ def _codec(hint: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     if hint is Any:
         return sorted_deep, sorted_deep
     return (int if origin is int else _same), _same
+
+
+def _or_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else read(value)
 
 
 def _same(value: Any) -> Any:

@@ -13,12 +13,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BUILT_IN", "GUARDS", "OWN_SETTINGS", "POLICY_BLOCKS", "Arm", "Blocks", "Policies", "QueuePolicy", "weight"]
+__all__ = [
+    "BUILT_IN",
+    "DEFAULT",
+    "GUARDS",
+    "OWN_SETTINGS",
+    "POLICY_BLOCKS",
+    "PRIORITIES",
+    "QUEUE_BLOCKS",
+    "REQUESTS",
+    "Arm",
+    "Blocks",
+    "Policies",
+    "QueuePolicy",
+    "fits",
+    "weight",
+]
 
 Blocks = dict[str, dict[str, Any]]
 """Settings by the name of their block, as JSON."""
 
-BUILT_IN = ("threshold", "adaptive", "hpa")
+BUILT_IN = ("threshold", "adaptive", "hpa", "goodput")
 """Policies that there are without any other package; each has a block of its name."""
 OWN_SETTINGS = "settings"
 """The block of a policy that another package brings."""
@@ -26,6 +41,12 @@ POLICY_BLOCKS = (*BUILT_IN, OWN_SETTINGS)
 """Blocks that an arm may have too."""
 GUARDS = "guards"
 """The block of the guards around whatever decides."""
+PRIORITIES = "priorities"
+"""The block of what changes Jobs' classes, beside whatever decides on sizes."""
+REQUESTS = "requests"
+"""The block of what advises on requests."""
+QUEUE_BLOCKS = (GUARDS, PRIORITIES, REQUESTS)
+"""Blocks that are of the queue as a whole, and of no arm."""
 
 _DEFAULT = BUILT_IN[0]
 

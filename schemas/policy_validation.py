@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas.hpa_validation import hpa_block_findings, hpa_manifest_findings, is_manifest
-from kfp_volcano.schemas.policy import BUILT_IN, GUARDS, POLICY_BLOCKS, Arm, Blocks, Policies, QueuePolicy, weight
+from kfp_volcano.schemas.policy import (
+    BUILT_IN,
+    GUARDS,
+    POLICY_BLOCKS,
+    QUEUE_BLOCKS,
+    Arm,
+    Blocks,
+    Policies,
+    QueuePolicy,
+    weight,
+)
 from kfp_volcano.schemas.quantities import duration
 from kfp_volcano.schemas.sound import Sound
 from kfp_volcano.schemas.structure import Finding, load_schema
@@ -75,6 +85,7 @@ def _examined(value: Mapping[str, Any], own: Collection[str]) -> tuple[Any, list
 def _findings(sound: Sound, own: Collection[str]) -> Iterator[Finding]:
     """What the schema cannot say of a document."""
     yield from _known(sound, ("spec", "policy"), own)
+    yield from _durations(sound)
     yield from _guards(sound)
     yield from _adaptive(sound, ("spec",), own)
     if (block := sound.get("spec", HPA)) is not None:
@@ -123,12 +134,20 @@ def _adaptive(sound: Sound, place: Path, own: Collection[str]) -> Iterator[Findi
         yield Finding((*path, "tightShare"), f"{tight} is not less than idleShare, {idle}", remedy)
 
 
+def _durations(sound: Sound) -> Iterator[Finding]:
+    """Durations that nobody means, in the blocks that have some."""
+    blocks = load_schema("policy.v1")["$defs"]
+    for block in QUEUE_BLOCKS:
+        rules = blocks[block]["properties"]
+        for key in (key for key in sound.keys("spec", block) if rules.get(key, {}).get("$ref") == "#/$defs/duration"):
+            value = sound.get("spec", block, key)
+            if isinstance(value, str) and duration(value) > _TEN_YEARS:
+                path = ("spec", block, key)
+                yield Finding(path, f"{shown(value)} is outside what is possible", "at most ten years")
+
+
 def _guards(sound: Sound) -> Iterator[Finding]:
     path: Path = ("spec", GUARDS)
-    for key in sound.keys(*path):
-        value = sound.get(*path, key)
-        if isinstance(value, str) and duration(value) > _TEN_YEARS:
-            yield Finding((*path, key), f"{shown(value)} is outside what is possible", "at most ten years")
     place, reserve = sound.get(*path, "place", default="30s"), sound.get(*path, "reserve", default="2m")
     if place is not None and reserve is not None and duration(reserve) < duration(place):
         remedy = f"at least {shown(place)}, or a shorter place"
@@ -185,7 +204,7 @@ def _built(plain: Mapping[str, Any]) -> QueuePolicy:
         return QueuePolicy(name=name, queues=(queue,), policy=HPA, blocks={HPA: dict(plain)}, document=plain)
     spec = plain["spec"]
     blocks = _blocks(spec, {})
-    whole = {GUARDS: spec[GUARDS]} if GUARDS in spec else {}
+    whole = {key: spec[key] for key in QUEUE_BLOCKS if key in spec}
     given = {"policy": spec["policy"]} if "policy" in spec else {}
     return QueuePolicy(
         name=plain["metadata"]["name"],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -19,6 +20,7 @@ __all__ = [
     "Advice",
     "ClassChange",
     "Hold",
+    "LossTrend",
     "Measured",
     "MembershipChange",
     "Move",
@@ -135,6 +137,18 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossTrend:
+    """Where the loss goes."""
+
+    best: float
+    """The least that its average over some steps was."""
+    spread: float
+    """How far single steps were from the average then, on average."""
+    now: float | None = None
+    """Its average at present; None: the last loss is not finite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Annotation `kfp-volcano/progress`: where training stands; written by the coordinator at most every 5 s."""
 
@@ -149,10 +163,17 @@ class Progress:
     lr: float
     at: float
     loss: float | None = None
+    """Of the last step; None where it is not finite, too."""
     metrics: dict[str, float] = field(default_factory=dict)
     """The latest values the training code logged itself, e.g. accuracy."""
     changes: tuple[MembershipChange, ...] = ()
     """The last 20 changes of membership, newest last."""
+    measured: tuple[Measured, ...] = ()
+    """How fast it was at the last 16 sizes it had, the newest last."""
+    noise_scale: float | None = None
+    """Gradient noise scale, samples; None where less than two workers trained together for long enough."""
+    trend: LossTrend | None = None
+    """None before there were some steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +283,7 @@ def _plain(record: object) -> dict[str, Any]:
 
 
 def _build(kind: type[T], value: Mapping[str, Any]) -> T:
-    hints = get_type_hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type] # classes are hashable
     arguments: dict[str, Any] = {}
     for entry in fields(kind):  # type: ignore[arg-type]
         if entry.name not in value:
@@ -283,6 +304,12 @@ def _build(kind: type[T], value: Mapping[str, Any]) -> T:
         return kind(**arguments)
     except TypeError as error:
         raise ValueError(f"{kind.__name__}: {error}") from error
+
+
+@lru_cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The types of a record's fields: the same each time, and slow to find out."""
+    return get_type_hints(kind)
 
 
 def _is_a(value: object, hint: Any) -> bool:

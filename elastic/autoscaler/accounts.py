@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Account", "Accounts"]
 
+_BEGINNING = 0.02
+"""Share of its steps up to which a Job that is first seen counts as seen from its beginning."""
 _FORGOTTEN_S = 86_400.0
 """How long a Job that holds nothing is remembered: it may be restarted, suspended, or be deleted without an end."""
 
@@ -34,6 +36,8 @@ class Account:
     """GPU seconds until then."""
     resizes: int = 0
     """Resizes of it that were completed."""
+    late: bool = False
+    """Whether it had trained, or was resized, before it was first seen."""
 
     def total(self, now: float) -> float:
         """GPU seconds until now."""
@@ -43,6 +47,10 @@ class Account:
         """It holds so many GPUs from now on."""
         if gpus != self.gpus:
             self.gpu_s, self.at, self.gpus = self.total(now), max(self.at, now), gpus
+
+
+def _is_under_way(job: ElasticJob) -> bool:
+    return bool(job.resizes) or (job.done or 0.0) > _BEGINNING
 
 
 class Accounts:
@@ -59,7 +67,7 @@ class Accounts:
             present.add(job.key)
             account = self._jobs.get(job.key)
             if account is None:
-                account = self._jobs[job.key] = Account(since=now, at=now)
+                account = self._jobs[job.key] = Account(since=now, at=now, late=_is_under_way(job))
             account.hold(job.running * job.gpus_per_worker, now)
         for key in self._present - present:
             if key in self._jobs:

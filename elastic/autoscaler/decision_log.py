@@ -6,8 +6,9 @@ Kinds of lines, times in Unix seconds; values are in the form of `schemas.packin
     {"kind": "policy", "policy": ID, "document": {…}}                  before its first turn in a file
     {"kind": "turn", "queue": "…", "policy": ID, "whole": true, "seen": {…}, "decided": [{…}], "requests": {job: id}}
     {"kind": "resized", "at": …, "queue": "…", "job": "…", "outcome": {…}}
+    {"kind": "reranked", "at": …, "queue": "…", "job": "…", "change": {…}}
     {"kind": "failed", "at": …, "queue": "…", "error": "…"}
-    {"kind": "ended", "queue": "…", "job": "…", "arm": "…", "state": "…", …}   see `JobEnd`
+    {"kind": "ended", "queue": "…", "job": "…", "state": "…", …}   see `JobEnd`; and what it had
     {"kind": "accounts", "at": …, "queue": "…", "jobs": {job: {…}}}    what Jobs have had so far
 
 A turn is written when what is decided differs from the queue's last turn, or something that Jobs and gangs are sized by
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.schemas.policy import QueuePolicy
-    from kfp_volcano.schemas.records import ResizeOutcome
+    from kfp_volcano.schemas.records import ClassChange, ResizeOutcome
 
 __all__ = ["LOG_NAME", "DecisionLog", "core"]
 
@@ -151,6 +152,10 @@ class DecisionLog:
             self._queue(queue).accounts.resized(job)
         self._append({"kind": "resized", "at": self._clock(), "queue": queue, "job": job, "outcome": pack(outcome)})
 
+    def reranked(self, queue: str, job: str, change: ClassChange) -> None:
+        """See `Recorder.reranked`."""
+        self._append({"kind": "reranked", "at": change.at, "queue": queue, "job": job, "change": pack(change)})
+
     def failed(self, queue: str, error: Exception) -> None:
         """See `Recorder.failed`: what fails again and again is written once."""
         kept, text = self._queue(queue), f"{type(error).__name__}: {error}"
@@ -161,9 +166,14 @@ class DecisionLog:
     def ended(self, queue: str, end: JobEnd) -> None:
         """See `Recorder.ended`."""
         account = self._queue(queue).accounts.close(end.job)
-        line = {"kind": "ended", "queue": queue, "arm": arm_of(self._policies(queue), end.job), **pack(end)}
+        spec = self._policies(queue)
+        line: dict[str, Any] = {"kind": "ended", "queue": queue}
+        if spec.arms:
+            line |= {"experiment": spec.name, "arm": arm_of(spec, end.job)}
+        line |= pack(end)
         if account is not None:
             line |= {"since": account.since, "gpu_s": account.total(end.ended_at), "resizes": account.resizes}
+            line |= {"late": True} if account.late else {}
         self._append(line)
 
     def close(self) -> None:

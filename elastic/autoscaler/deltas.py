@@ -44,7 +44,7 @@ def delta(before: QueueSnapshot, after: QueueSnapshot, *, remembered: Memory) ->
         _put(found, name, _named(getattr(before, name), getattr(after, name), get_args(_HINTS[name])[1]))
     if remembered is not after.memory and remembered != after.memory:
         memory = {key: each for key, each in changed_fields(remembered, after.memory).items() if key != "jobs"}
-        _put(memory, "jobs", _named(remembered.jobs, after.memory.jobs, JobMemory))
+        _put(memory, "jobs", _grouped(remembered.jobs, after.memory.jobs))
         found[_MEMORY] = memory
     return found
 
@@ -61,13 +61,38 @@ def applied(before: QueueSnapshot, changes: Mapping[str, Any], *, remembered: Me
             kind = get_args(_HINTS[name])[1]
             found[name] = _items(kind, getattr(before, name), changes[name])
     memory = changes.get(_MEMORY, {})
-    jobs = _items(JobMemory, remembered.jobs, memory.get("jobs", {}))
+    jobs = _ungrouped(remembered.jobs, memory.get("jobs", ()))
     rest = {key: value for key, value in memory.items() if key != "jobs"}
     found[_MEMORY] = replace(with_fields(remembered, rest), jobs=jobs) if memory else remembered
     return replace(before, **found)
 
 
-def _put(found: dict[str, Any], name: str, changes: Mapping[str, Any]) -> None:
+def _grouped(before: Mapping[str, JobMemory], after: Mapping[str, JobMemory]) -> list[list[Any]]:
+    """[memory, Jobs that it is of] for what differs, None for what is gone; the same is remembered of many Jobs."""
+    groups: dict[tuple[Any, ...], tuple[JobMemory, list[str]]] = {}
+    for key, memory in after.items():
+        was = before.get(key)
+        if was is not memory and was != memory:
+            same = (memory.recommendations, memory.measured_since, *sorted(memory.peaks.items()))
+            groups.setdefault(same, (memory, []))[1].append(key)
+    write = packer(JobMemory)
+    found: list[list[Any]] = [[write(memory), keys] for memory, keys in groups.values()]
+    gone = [key for key in before if key not in after]
+    return [*found, [None, gone]] if gone else found
+
+
+def _ungrouped(before: Mapping[str, JobMemory], groups: Sequence[Sequence[Any]]) -> Mapping[str, JobMemory]:
+    found, read = dict(before), unpacker(JobMemory)
+    for value, keys in groups:
+        for key in keys:
+            if value is None:
+                found.pop(key, None)
+            else:
+                found[key] = read(value)
+    return found
+
+
+def _put(found: dict[str, Any], name: str, changes: Mapping[str, Any] | Sequence[Any]) -> None:
     if changes:
         found[name] = changes
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.recorder import JobEnd
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
-    from kfp_volcano.schemas.records import ResizeOutcome
+    from kfp_volcano.schemas.records import ClassChange, ResizeOutcome
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
 __all__ = ["COMPONENT", "Events"]
@@ -124,6 +124,11 @@ class Events:
         else:
             text = f"{size}: {outcome.message or outcome.explanation}"
         self._tell(_Message(job, f"{outcome.id}-ended", failure or _DONE, text, warning=failure is not None))
+
+    def reranked(self, queue: str, job: str, change: ClassChange) -> None:  # noqa: ARG002 - Events are of Jobs
+        """See `Recorder.reranked`."""
+        text = f"{change.from_class} to {change.to_class}: {change.explanation} ({change.reason})"
+        self._tell(_Message(job, f"class-{change.at}", "PriorityChanged", text))
 
     def ended(self, queue: str, end: JobEnd) -> None:
         """See `Recorder.ended`: Volcano tells of it by an Event of its own."""

@@ -6,18 +6,21 @@ A follower does the same while there is one; nothing depends on it.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.commands import command
 from kfp_volcano.elastic.autoscaler.contracts import job_key
-from kfp_volcano.elastic.autoscaler.limits import limits, overdue
-from kfp_volcano.elastic.autoscaler.moving import carry_out
+from kfp_volcano.elastic.autoscaler.limits import overdue
+from kfp_volcano.elastic.autoscaler.moving import carry_out, release_expired
 from kfp_volcano.elastic.autoscaler.unfit import actions, expiry
-from kfp_volcano.errors import ForbiddenError
+from kfp_volcano.errors import ForbiddenError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from kfp_volcano.elastic.autoscaler.job_facts import JobFacts
+    from kfp_volcano.elastic.autoscaler.pod_facts import PodFacts
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
 __all__ = ["Keeper"]
@@ -39,20 +42,42 @@ class Keeper:
         self._cluster = cluster
         self._barred_until = 0.0
 
-    def keep(self, job: Manifest, pods: Sequence[Manifest], nodes: Sequence[Manifest], now: float) -> float | None:
-        """Do for a Job what is due.
+    def look(self, job: JobFacts, pods: Sequence[PodFacts], marked: Sequence[Manifest], now: float) -> float | None:
+        """Do for a Job what is due; it is read only where something is.
+
+        Args:
+            job: What is known of it.
+            pods: What is known of its pods.
+            marked: The nodes that are marked as unfit.
+            now: Unix seconds.
 
         Returns when to look again, Unix seconds; None if only a change gives reason to.
         """
-        limit = overdue(job, pods, now)
+        limit_at = job.limit_at if pods else job.limit_without_pods_at
+        unfit = [pod for pod in pods if pod.unfit]
+        if unfit or (limit_at is not None and limit_at <= now):
+            with suppress(NotFoundError):
+                self._keep(job.key, pods, unfit, marked, now)
+        return limit_at if limit_at is not None and limit_at > now else None
+
+    def release(self, marked: Iterable[Manifest], now: float) -> float | None:
+        """Take marks off nodes whose time is over. Returns when the next one is, Unix seconds."""
+        ends = [at for node in marked if (at := expiry(node)) is not None]
+        if any(at <= now for at in ends):
+            release_expired(self._cluster, now)
+        return min((at for at in ends if at > now), default=None)
+
+    def _keep(
+        self, key: str, pods: Sequence[PodFacts], unfit: Sequence[PodFacts], marked: Sequence[Manifest], now: float
+    ) -> None:
+        namespace, _, name = key.partition("/")
+        job = self._cluster.get("Job", name, namespace)
+        limit = overdue(job, [pod.manifest() for pod in pods], now)
         if limit is not None:
-            _log.info("%s: %s: %s", job_key(job), limit.verb, limit.why)
+            _log.info("%s: %s: %s", key, limit.verb, limit.why)
             command(self._cluster, job, limit.verb, limit.why)
-        if now >= self._barred_until:
-            self._see_to_nodes(job, pods, nodes, now)
-        looks = [limit.at for limit in limits(job, pods)]
-        looks += [at for node in nodes if (at := expiry(node)) is not None]
-        return min((at for at in looks if at > now), default=None)
+        if unfit and now >= self._barred_until:
+            self._see_to_nodes(job, [self._cluster.get("Pod", pod.name, namespace) for pod in unfit], marked, now)
 
     def _see_to_nodes(self, job: Manifest, pods: Sequence[Manifest], nodes: Sequence[Manifest], now: float) -> None:
         wanted = actions(job, pods, nodes, now)

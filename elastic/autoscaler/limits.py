@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.contracts import spec_of
-from kfp_volcano.elastic.autoscaler.holdings import is_terminating
 from kfp_volcano.schemas.quantities import duration_text
 from kfp_volcano.volcano.manifests.policies import ACTIONS
 from kfp_volcano.volcano.manifests.status import JobState, job_state
-from kfp_volcano.volcano.model.objects import parse_time
+from kfp_volcano.volcano.model.objects import parse_time, terminating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kfp_volcano.schemas.training_job import Faults
     from kfp_volcano.volcano.cluster.base import Manifest
 
-__all__ = ["Limit", "limits", "overdue"]
+__all__ = ["Limit", "limits", "limits_of", "overdue"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,20 @@ def limits(job: Manifest, pods: Sequence[Manifest]) -> Iterator[Limit]:
         job: The Job as read from the cluster.
         pods: Its pods.
     """
-    spec, state = spec_of(job), job_state(job)
-    if spec is None or state.final or state is JobState.ENDING or is_terminating(job):
+    spec = spec_of(job)
+    return iter(()) if spec is None else limits_of(spec.faults, job, admitted=bool(pods))
+
+
+def limits_of(faults: Faults, job: Manifest, *, admitted: bool) -> Iterator[Limit]:
+    """The same for a Job whose spec says so of faults; `admitted`: whether it has any pods."""
+    state = job_state(job)
+    if state.final or state is JobState.ENDING or terminating(job):
         return
-    faults, created = spec.faults, parse_time(job["metadata"]["creationTimestamp"])
+    created = parse_time(job["metadata"]["creationTimestamp"])
     if faults.timeout_s is not None:
         why = f"it took longer than faults.timeout, {duration_text(faults.timeout_s)}"
         yield Limit(created + faults.timeout_s, "TerminateJob", why)
-    if faults.pending is not None and state is JobState.PENDING and not pods:
+    if faults.pending is not None and state is JobState.PENDING and not admitted:
         why = f"it was not let into its queue for faults.pending.after, {duration_text(faults.pending.after_s)}"
         yield Limit(_pending_since(job, created) + faults.pending.after_s, ACTIONS[faults.pending.then], why)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.recorder import JobEnd
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
-    from kfp_volcano.schemas.records import ResizeOutcome
+    from kfp_volcano.schemas.records import ClassChange, ResizeOutcome
 
 __all__ = ["LogFormat", "Narrator", "formatter", "log_to"]
 
@@ -51,8 +51,13 @@ class Narrator:
     def resized(self, queue: str, job: str, outcome: ResizeOutcome) -> None:
         """See `Recorder.resized`."""
         said = {"queue": queue, "job": job, "reason": outcome.reason, "request": outcome.id}
-        size = f"{outcome.from_workers} to {outcome.to_workers} workers"
-        _log.info("%s: %s: %s %s", job, size, outcome.phase.value, outcome.message, extra=said)
+        size, end = f"{outcome.from_workers} to {outcome.to_workers} workers", outcome.phase.value
+        _log.info("%s: %s: %s", job, size, ": ".join(filter(None, (end, outcome.message))), extra=said)
+
+    def reranked(self, queue: str, job: str, change: ClassChange) -> None:
+        """See `Recorder.reranked`."""
+        said = {"queue": queue, "job": job, "reason": change.reason}
+        _log.info("%s: %s to %s: %s", job, change.from_class, change.to_class, change.explanation, extra=said)
 
     def ended(self, queue: str, end: JobEnd) -> None:
         """See `Recorder.ended`."""

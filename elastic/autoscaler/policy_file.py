@@ -97,6 +97,7 @@ class PolicyFile:
         self._tried = self._seen
         self._policies = Policies() if path is None else read_policies(path, self._own)
         self._made: dict[tuple[str, ...], Guarded] = {}
+        self._in_use: dict[str, QueuePolicy] = {}
 
     def refresh(self) -> bool:
         """Look at the files, at most once a second. Returns whether other Policies are in force."""
@@ -112,9 +113,13 @@ class PolicyFile:
         """The Policy of a queue, as it was written."""
         return self._policies.of(queue)
 
+    def spec_in_use(self, queue: str) -> QueuePolicy:
+        """The Policy by which `policy_of` gave what decides for a queue last: what a decision is logged with."""
+        return self._in_use.get(queue) or self.spec_of(queue)
+
     def policy_of(self, queue: str) -> Guarded:
         """What decides for a queue; the same object until other Policies are in force."""
-        spec = self.spec_of(queue)
+        spec = self._in_use[queue] = self.spec_of(queue)
         key = (spec.name, *spec.queues)
         if key not in self._made:
             self._made[key] = policy_for(spec, self._own)

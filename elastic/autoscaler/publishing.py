@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.coordination.history import with_former
 from kfp_volcano.errors import ClusterError, NotFoundError
 from kfp_volcano.schemas.names import PROGRESS
 from kfp_volcano.schemas.records import Progress, dump, parse
@@ -24,7 +24,6 @@ EVERY_S = 5.0
 """Least time between two writes, seconds: the contract of the annotation."""
 RETRY_S = 1.0
 """Before the next try of a write that came to nothing, seconds."""
-CHANGES_KEPT = 20
 
 _log = logging.getLogger(__name__)
 
@@ -110,14 +109,9 @@ class ProgressPublisher:
 
 
 def with_history(progress: Progress, before: str | None) -> Progress:
-    """The progress with those changes of membership too that the annotation's former text tells of.
-
-    Training that was started again from a checkpoint, and a coordinator that was, know fewer of them.
-    """
+    """The progress with what the annotation's former text tells of earlier times too; see `with_former`."""
     try:
-        known = parse(Progress, before).changes if before else ()
+        former = parse(Progress, before) if before else None
     except (ValueError, TypeError, AttributeError):
-        known = ()
-    changes = {(change.step, change.from_workers, change.to_workers): change for change in (*known, *progress.changes)}
-    kept = sorted(changes.values(), key=lambda change: change.at)[-CHANGES_KEPT:]
-    return replace(progress, changes=tuple(kept))
+        former = None
+    return with_former(progress, former)

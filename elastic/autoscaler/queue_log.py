@@ -29,23 +29,23 @@ class QueueLog:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "queue.jsonl"
-        self._entry: dict[str, Any] | None = None
-        self._decisions: dict[str, tuple[int, int, str, str]] = {}
+        self._entries: dict[str, dict[str, Any]] = {}
+        self._decisions: dict[tuple[str, str], tuple[int, int, str, str]] = {}
         self._started = False
 
     def queue(self, entry: dict[str, Any]) -> None:
         """Note the state of the queue, if it is another than the last one."""
         without_time = {key: value for key, value in entry.items() if key != "time"}
-        if without_time != self._entry:
-            self._entry = without_time
+        if without_time != self._entries.get(entry["queue"]):
+            self._entries[entry["queue"]] = without_time
             self._append(entry)
 
-    def decision(self, decision: Decision, now: float, request: str | None) -> None:
+    def decision(self, queue: str, decision: Decision, now: float, request: str | None) -> None:
         """Note a decision, if it differs from the last one for its Job, or led to a request."""
         said = (decision.from_workers, decision.to_workers, decision.reason.value, decision.policy)
-        if request is None and self._decisions.get(decision.job) == said:
+        if request is None and self._decisions.get((queue, decision.job)) == said:
             return
-        self._decisions[decision.job] = said
+        self._decisions[queue, decision.job] = said
         self._append(
             {
                 "kind": "decision",

@@ -16,7 +16,7 @@ from kfp_volcano.volcano.cluster.annotations import annotation, annotation_patch
 from kfp_volcano.volcano.manifests.priority import priority_change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kfp_volcano.elastic.policies.priorities import RankChange
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
@@ -80,8 +80,10 @@ class Ranker:
         self._identity = identity
         self._said: dict[str, str] = {}
 
-    def carry_out(self, changes: Iterable[RankChange], values: Mapping[str, int], now: float) -> None:
-        """Make the changes; one whose Job is another by now is left for the next turn."""
+    def carry_out(
+        self, changes: Iterable[RankChange], values: Mapping[str, int], now: float
+    ) -> Iterator[tuple[str, ClassChange]]:
+        """Make the changes, and tell of each that was made; one whose Job is another by now is left for later."""
         for change in changes:
             namespace, _, name = change.job.partition("/")
             record = ClassChange(
@@ -104,4 +106,4 @@ class Ranker:
                     self._said[change.job] = str(error)
                     _log.warning("%s keeps its class: %s", change.job, error)
             else:
-                _log.info("%s: %s", change.job, change.explanation)
+                yield change.job, record

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
-    from kfp_volcano.schemas.records import ResizeOutcome
+    from kfp_volcano.schemas.records import ClassChange, ResizeOutcome
 
 __all__ = ["JobEnd", "Recorder"]
 
@@ -48,6 +48,10 @@ class Recorder(Protocol):
 
     def resized(self, queue: str, job: str, outcome: ResizeOutcome) -> None:
         """A resize has its final outcome."""
+        ...
+
+    def reranked(self, queue: str, job: str, change: ClassChange) -> None:
+        """A Job was given another priority class."""
         ...
 
     def ended(self, queue: str, end: JobEnd) -> None:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.autoscaler.contracts import open_outcome, outcomes, progress_of, request_of, spec_of
-from kfp_volcano.elastic.autoscaler.holdings import is_terminating, task_name
 from kfp_volcano.elastic.policies.guards import PLACE_S
 from kfp_volcano.errors import ResizeError
 from kfp_volcano.schemas.names import CORE, ELASTIC, REQUEST, RESIZE, pod_name
@@ -25,7 +24,7 @@ from kfp_volcano.schemas.records import Phase, ResizeOutcome, dump
 from kfp_volcano.volcano.cluster.annotations import annotation_patch
 from kfp_volcano.volcano.manifests.resize import resize_patch, workers
 from kfp_volcano.volcano.manifests.status import JobState, job_state
-from kfp_volcano.volcano.model.objects import has_ended
+from kfp_volcano.volcano.model.objects import has_ended, terminating
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -122,7 +121,7 @@ def _why_not(job: Manifest, request: ResizeRequest) -> str | None:
         return "the Job was not made by kfp-volcano, or its spec cannot be read"
     if not spec.elastic:
         return "the Job has a fixed number of workers"
-    if job_state(job) not in _LIVE or is_terminating(job):
+    if job_state(job) not in _LIVE or terminating(job):
         return f"the Job is {job_state(job).value}"
     if request.to_workers not in spec.workers.replicas.sizes:
         allowed = ", ".join(map(str, spec.workers.replicas.sizes))
@@ -155,7 +154,7 @@ def _await_pods(job: Manifest, outcome: ResizeOutcome, pods: Sequence[Manifest],
         return _write(job, replace(outcome, phase=Phase.ROLLED_BACK, to_workers=size, done_at=now, message=message))
     wanted = _names(job)
     leaving = [pod for pod in pods if pod["metadata"]["name"] not in wanted and not has_ended(pod)]
-    staying = [pod for pod in pods if pod["metadata"]["name"] in wanted and not is_terminating(pod)]
+    staying = [pod for pod in pods if pod["metadata"]["name"] in wanted and not terminating(pod)]
     placed = sum(bool(pod["spec"].get("nodeName")) for pod in staying)
     running = sum(_phase(pod) in {"Running", "Succeeded"} for pod in staying)
     if running == size and not leaving:
@@ -238,7 +237,8 @@ def _recorded(job: Manifest, outcome: ResizeOutcome) -> list[dict[str, Any]]:
 def _belongs(pod: Manifest, job: Manifest) -> bool:
     labels = pod["metadata"].get("labels") or {}
     same = pod["metadata"].get("namespace") == job["metadata"].get("namespace")
-    return same and labels.get("volcano.sh/job-name") == job["metadata"]["name"] and task_name(pod) in {CORE, ELASTIC}
+    ours = labels.get("volcano.sh/job-name") == job["metadata"]["name"]
+    return same and ours and labels.get("volcano.sh/task-spec") in {CORE, ELASTIC}
 
 
 def _names(job: Manifest) -> set[str]:

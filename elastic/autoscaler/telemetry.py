@@ -6,6 +6,7 @@ Each actor counts for the queues that it leads; the supervisor serves what all o
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Tally
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from kfp_volcano.schemas.records import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from prometheus_client.metrics import MetricWrapperBase
 
     from kfp_volcano.elastic.autoscaler.recorder import JobEnd
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
-    from kfp_volcano.schemas.records import ResizeOutcome
+    from kfp_volcano.errors import SpecError
+    from kfp_volcano.schemas.records import ClassChange, ResizeOutcome
 
 __all__ = ["PREFIX", "Telemetry"]
 
@@ -38,9 +40,14 @@ class Telemetry:
 
     Args:
         registry: Where the metrics are kept.
+        clock: Unix seconds.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._wrong = Gauge(
+            f"{PREFIX}_policies_wrong", "1 while the files of Policies hold an error.", registry=registry
+        )
         self._by_queue: list[MetricWrapperBase] = []
 
         def counter(name: str, what: str, *labels: str) -> Counter:
@@ -63,10 +70,12 @@ class Telemetry:
         )
         self._requests = counter("requests_total", "Resizes asked for.", "policy", "reason")
         self._resizes = counter("resizes_total", "Resizes that have ended, by how.", "outcome", "reason")
+        self._class_changes = counter("class_changes_total", "Jobs that were given another priority class.", "reason")
         self._failures = counter("failures_total", "Turns that came to nothing, by the error's class.", "error")
         self._lag = histogram(
             "lag_seconds", "From a change in the cluster to the end of the turn that it gave reason for.", _LAGS_S
         )
+        self._turn = histogram("turn_seconds", "How long turns take that end in decisions.", _LAGS_S)
         self._done = histogram(
             "request_to_done_seconds", "From a request to the end of its resize, of those that were done.", _REQUESTS_S
         )
@@ -95,6 +104,7 @@ class Telemetry:
             if each.job in requests:
                 self._requests.labels(queue, each.policy, each.reason.value).inc()
         self._lag.labels(queue).observe(lag_s)
+        self._turn.labels(queue).observe(max(0.0, self._clock() - snapshot.at))
         self._limit.labels(queue).set(snapshot.limit_gpus)
         self._deserved.labels(queue).set(snapshot.share_gpus)
         self._allocated.labels(queue).set(snapshot.allocated_gpus)
@@ -118,12 +128,20 @@ class Telemetry:
         if outcome.pause_s is not None:
             self._pause.labels(queue).observe(outcome.pause_s)
 
+    def reranked(self, queue: str, job: str, change: ClassChange) -> None:  # noqa: ARG002 - as above
+        """See `Recorder.reranked`."""
+        self._class_changes.labels(queue, change.reason).inc()
+
     def ended(self, queue: str, end: JobEnd) -> None:
         """See `Recorder.ended`: of the decision log alone."""
 
     def failed(self, queue: str, error: Exception) -> None:
         """See `Recorder.failed`."""
         self._failures.labels(queue, type(error).__name__).inc()
+
+    def policies(self, error: SpecError | None) -> None:
+        """The files of Policies have been read: those in force are theirs, or the last ones without an error."""
+        self._wrong.set(error is not None)
 
     def leads(self, queue: str, *, leading: bool) -> None:
         """Who leads a queue has been found out. What only a leader knows is not told on by one that stands by."""
@@ -137,3 +155,8 @@ class Telemetry:
         """A queue is led here no more: its series end."""
         for metric in self._by_queue:
             metric.remove_by_labels({"queue": queue})
+
+    @property
+    def metrics(self) -> Sequence[MetricWrapperBase]:
+        """All of them."""
+        return (*self._by_queue, self._wrong)

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.elastic.autoscaler.contracts import job_key, read, read_list, spec_of
-from kfp_volcano.elastic.autoscaler.holdings import is_terminating
 from kfp_volcano.schemas.names import MOVES, PREFLIGHT, UNFIT, UNFIT_LABEL
 from kfp_volcano.schemas.records import Move, Unfit
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.manifests.frameworks import coordinated
 from kfp_volcano.volcano.manifests.resize import workers
 from kfp_volcano.volcano.manifests.status import JobState, job_state
-from kfp_volcano.volcano.model.objects import parse_time
+from kfp_volcano.volcano.model.objects import parse_time, terminating
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -151,7 +150,7 @@ def _about_pods(job: Manifest, pods: Iterable[Manifest], marks: dict[str, str], 
     known = tuple(read_list(Move, annotation(job, MOVES)))
     noted = {move.uid for move in known}
     moves = (*known, *(failure for _, failure in failed if failure.uid not in noted))
-    active = job_state(job) in _ACTIVE and not is_terminating(job)
+    active = job_state(job) in _ACTIVE and not terminating(job)
     why = _hopeless([failure for _, failure in failed], moves, most_moves(job, spec))
     if why and active:
         yield Fail(why)
@@ -164,7 +163,7 @@ def _about_pods(job: Manifest, pods: Iterable[Manifest], marks: dict[str, str], 
     for failure in latest.values():
         yield from _mark(job, failure, failure.at + spec.faults.preflight.unfit_for_s, marks, now)
     # A pod that has failed as a whole is dealt with by the Job's policies.
-    stuck = {each.uid: each for pod, each in failed if not is_terminating(pod) and pod["status"]["phase"] == "Pending"}
+    stuck = {each.uid: each for pod, each in failed if not terminating(pod) and pod["status"]["phase"] == "Pending"}
     if not active:
         return
     if _restarts_whole(spec):
@@ -212,7 +211,7 @@ def failure_of(pod: Manifest) -> Move | None:
         return None
     ended = _last_end(preflight)
     code = int(ended.get("exitCode") or 0)
-    if code == 0 or (is_terminating(pod) and code in _KILLED):
+    if code == 0 or (terminating(pod) and code in _KILLED):
         return None
     return Move(
         pod=pod["metadata"]["name"],

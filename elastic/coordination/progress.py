@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.coordination.history import with_former
 from kfp_volcano.elastic.coordination.server import Server
 from kfp_volcano.schemas import names
-from kfp_volcano.schemas.records import MembershipChange, Progress, parse
+from kfp_volcano.schemas.records import Progress, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CHANGES_KEPT", "ProgressReceiver"]
-
-CHANGES_KEPT = 20
+__all__ = ["ProgressReceiver"]
 
 
 class ProgressReceiver:
@@ -31,7 +30,7 @@ class ProgressReceiver:
 
     def __init__(self, host: str, on_progress: Callable[[Progress], None], *, port: int = names.PROGRESS_PORT) -> None:
         self._on_progress = on_progress
-        self._changes: dict[tuple[int, int, int], MembershipChange] = {}
+        self._told: Progress | None = None
         self._lock = threading.Lock()
         self._server = Server(host, port, "/progress", self._receive)
 
@@ -42,10 +41,6 @@ class ProgressReceiver:
     def _receive(self, text: str) -> None:
         progress = parse(Progress, text)
         with self._lock:
-            # A first worker that began anew knows only what it saw: the changes before stay known here.
-            for change in progress.changes:
-                self._changes[(change.step, change.from_workers, change.to_workers)] = change
-            kept = sorted(self._changes.values(), key=lambda change: change.at)[-CHANGES_KEPT:]
-            self._changes = {(change.step, change.from_workers, change.to_workers): change for change in kept}
-            values = {name: getattr(progress, name) for name in Progress.__dataclass_fields__}
-            self._on_progress(Progress(**{**values, "changes": tuple(kept)}))
+            # A first worker that began anew knows only what it saw: what was told before stays known here.
+            self._told = with_former(progress, self._told)
+            self._on_progress(self._told)

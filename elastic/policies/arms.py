@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
+from kfp_volcano.elastic.policies.policy import Changing, Moded
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kfp_volcano.elastic.policies.memory import Mode
     from kfp_volcano.elastic.policies.policy import Decision, Policy
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
     from kfp_volcano.schemas.policy import QueuePolicy
@@ -61,6 +64,15 @@ class Arms:
             decisions |= found
             seen = replace(seen, jobs=tuple(_decided(job, found.get(job.key)) for job in seen.jobs))
         return tuple(decisions[key] for key in sorted(decisions))
+
+    def mode(self, snapshot: QueueSnapshot) -> Mode | None:
+        """What its policies are, where they are one of several things: by the queue, and so the same in each arm."""
+        return next((policy.mode(snapshot) for policy in self.policies if isinstance(policy, Moded)), None)
+
+    def next_change(self, snapshot: QueueSnapshot) -> float:
+        """When another arm has the first choice, or one of the policies next changes."""
+        times = [policy.next_change(snapshot) for policy in self.policies if isinstance(policy, Changing)]
+        return min([(snapshot.at // TURN_S + 1) * TURN_S, *(at for at in times if at is not None)])
 
 
 def _decided(job: ElasticJob, decision: Decision | None) -> ElasticJob:

@@ -118,7 +118,8 @@ class _Turn:
     def serve(self, gang: PendingGang, *, borrows: bool) -> None:
         """Serve a gang if that can be."""
         need = _Need(gang, borrows=borrows)
-        if self._draft.take(need.pods, later=True, own=need.own) or self._give(need):
+        fits = not gang.short_gpus and self._draft.take(need.pods, later=True, own=need.own)
+        if fits or self._give(need):
             self._served.append(gang)
             if need.own and not borrows:
                 self.held += gang.gpus
@@ -214,6 +215,7 @@ class _Need:
             and self.borrowed_only >= other.borrowed_only
             and (not self.own or self.gang.priority <= other.gang.priority)
             and self.counted >= other.counted
+            and self.gang.short_gpus >= other.gang.short_gpus
         )
 
 
@@ -222,20 +224,25 @@ class _Trial:
 
     def __init__(self, draft: Draft, need: _Need) -> None:
         self._need = need
+        self._given = 0
         self._equal = len(need.counted) == 1
         self._room: Draft | Tally = Tally(draft, *need.pods[0], own=need.own) if self._equal else draft.copy()
 
     def go(self, steps: Sequence[_Step], given: int, wanted: int) -> int:
         """Let so many steps be given instead of so many."""
-        for job, nodes, _ in steps[given:wanted]:
-            self._room.give(nodes, job.gpus_per_worker, job.shape)
-        for job, nodes, _ in steps[wanted:given]:
-            self._room.give_back(nodes, job.gpus_per_worker, job.shape)
+        for step in steps[given:wanted]:
+            self._given += step.gpus
+            self._room.give(step.nodes, step.job.gpus_per_worker, step.job.shape)
+        for step in steps[wanted:given]:
+            self._given -= step.gpus
+            self._room.give_back(step.nodes, step.job.gpus_per_worker, step.job.shape)
         return wanted
 
     @property
     def fits(self) -> bool:
         """Whether the gang has room in the end."""
+        if self._given < self._need.gang.short_gpus:
+            return False
         if isinstance(self._room, Tally):
             return self._room.workers >= len(self._need.pods)
         return self._room.fits(self._need.pods, later=True, own=self._need.own)
@@ -268,7 +275,7 @@ def _held_gpus(job: ElasticJob, nodes: tuple[str, ...]) -> int:
 
 def _least(draft: Draft, need: _Need, more: Iterator[_Step]) -> dict[str, int] | None:
     """The sizes of the Jobs that give so that the gang fits, of what may be given; None if it cannot be made to fit."""
-    lacking = need.gang.gpus - draft.most_later(own=need.own)
+    lacking = max(need.gang.gpus - draft.most_later(own=need.own), need.gang.short_gpus)
     steps: list[_Step] = []
     while lacking > 0:
         step = next(more, None)

@@ -12,6 +12,7 @@ from collections.abc import Mapping  # noqa: TC003 - types of fields are read wh
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.policies.requests import peaks
 from kfp_volcano.elastic.policies.settings import GuardSettings
 
 if TYPE_CHECKING:
@@ -98,6 +99,10 @@ def remember(
     jobs = {}
     for job in sorted(snapshot.jobs, key=lambda job: job.key):
         memory = snapshot.memory.jobs.get(job.key, JobMemory())
+        used = peaks(job, memory.peaks)
+        if used:
+            since = snapshot.at if memory.measured_since is None else memory.measured_since
+            memory = replace(memory, peaks=used, measured_since=since)
         decision = decided.get(job.key)
         if decision is not None and decision.recommended is not None:
             kept = noted(memory.recommendations, job.workers, decision.recommended, snapshot.at)

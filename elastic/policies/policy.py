@@ -34,8 +34,6 @@ class Reason(str, Enum):
     """Grows: a metric of its workers, or of what they serve, is above its target."""
     BELOW_TARGET = "BelowTarget"
     """Shrinks: all such metrics are below their targets."""
-    QUEUE_BUSY = "QueueBusy"
-    """Shrinks: more of the queue is in use than is to be."""
     MORE_GOODPUT = "MoreGoodput"
     """Changes: with that size it trains faster, by more than the change costs."""
     YIELDS = "Yields"
@@ -146,8 +144,8 @@ class Serving(Policy, Protocol):
 class Moded(Policy, Protocol):
     """A policy that is one of several things at a time, which is remembered for it."""
 
-    def mode(self, snapshot: QueueSnapshot) -> Mode:
-        """What it is at this snapshot."""
+    def mode(self, snapshot: QueueSnapshot) -> Mode | None:
+        """What it is at this snapshot; None for nothing to remember."""
         ...
 
 

@@ -85,6 +85,7 @@ class Sample:
 
     at: float
     value: float
+    """In the metric's own unit: cores, bytes, percent; not in thousandths, as requests are."""
     window_s: float = 60.0
     """Over which time it was measured."""
 
@@ -184,6 +185,8 @@ class PendingGang:
     """Name of its pods' `Shape`: of the one that is hardest to place, where they differ."""
     queue: str = ""
     """Its queue, where that is another than the snapshot's."""
+    short_gpus: int = 0
+    """GPUs that have to come free in this queue, whatever is free on nodes: a queue above both may have no more."""
 
     @property
     def gpus(self) -> int:

@@ -1,12 +1,14 @@
 """Summing gradients over workers, with a few numbers of each worker in the same message.
 
 Gradients of one dtype and device travel as one flat buffer. Its tail (of the float32 one) carries, for each parameter,
-how many workers have a gradient, and for each worker a row of numbers, written by that worker alone and so exact in the
-sum. A parameter that no worker used keeps `grad=None`, as in a loop without workers.
+how many workers have a gradient, and for each worker a row of numbers and the squared length of its gradient, written
+by that worker alone and so exact in the sum. A parameter that no worker used keeps `grad=None`, as in a loop without
+workers.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +16,22 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Gradients"]
+__all__ = ["Gradients", "Total"]
+
+_LENGTH = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+"""What lengths are computed in where a dtype's own range does not do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What is known after the sum."""
+
+    rows: list[list[float]]
+    """Every worker's row."""
+    parts: tuple[float, ...] = ()
+    """Squared length of each worker's gradient; none where there is one worker, or where they were not wanted."""
+    whole: float = 0.0
+    """Squared length of the sum."""
 
 
 class Gradients:
@@ -29,15 +46,22 @@ class Gradients:
         self._rows = -1
 
     def total(
-        self, row: Sequence[float], rank: int, world: int, add: Callable[[list[torch.Tensor]], bool]
-    ) -> list[list[float]] | None:
-        """Replaces each gradient by its sum over all workers, and returns every worker's row; None if `add` failed.
+        self,
+        row: Sequence[float],
+        rank: int,
+        world: int,
+        add: Callable[[list[torch.Tensor]], bool],
+        *,
+        lengths: bool = False,
+    ) -> Total | None:
+        """Replaces each gradient by its sum over all workers, and returns what is known then; None if `add` failed.
 
-        `add` sums the tensors over all workers in place. With one worker nothing is copied or sent.
+        `add` sums the tensors over all workers in place. With one worker nothing is copied or sent. `lengths` tells
+        whether lengths are wanted, by all workers or by none; that reads every gradient twice more.
         """
         if world == 1:
-            return [list(row)]
-        width = len(row)
+            return Total([list(row)])
+        width = len(row) + 1
         self._lay_out(world * width)
         for flat in self._flats:
             flat.zero_()
@@ -46,15 +70,30 @@ class Gradients:
             torch._foreach_copy_([view for _, view in present], [grad for grad, _ in present])
         count = len(self._parameters)
         numbers = [0.0 if p.grad is None else 1.0 for p in self._parameters] + [0.0] * (world * width)
-        numbers[count + rank * width : count + (rank + 1) * width] = row
+        own = count + rank * width
+        numbers[own : own + len(row)] = row
+        square = self._square() if lengths else None
         self._tail.copy_(torch.tensor(numbers, dtype=torch.float32))
+        if square is not None:
+            self._tail[own + len(row)] = square
         if not add(self._flats):
             self._rows = -1  # an operation that was given up may still write into the old buffers
             return None
         numbers = self._tail.tolist()
         for parameter, view, users in zip(self._parameters, self._views, numbers, strict=False):
             parameter.grad = view if users else None
-        return [numbers[start : start + width] for start in range(count, count + world * width, width)]
+        rows = [numbers[start : start + width] for start in range(count, count + world * width, width)]
+        plain = [each[:-1] for each in rows]
+        if not lengths:
+            return Total(plain)
+        self._tail.zero_()
+        return Total(plain, tuple(each[-1] for each in rows), float(self._square()))
+
+    def _square(self) -> torch.Tensor:
+        """Squared length of what is in the buffers, whose tail is empty now."""
+        lengths = [torch.linalg.vector_norm(flat, dtype=_LENGTH.get(flat.dtype)) for flat in self._flats]
+        squares = [(length * length).to(self.device, torch.float32) for length in lengths]
+        return torch.stack(squares).sum()
 
     def _lay_out(self, rows: int) -> None:
         """Allocates the buffers, again only where the number of workers has changed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import TYPE_CHECKING
@@ -37,21 +38,46 @@ class Row:
     """Samples it fed."""
     loss: float
     """Its part of the global batch's mean loss."""
+    node: int = 0
+    """Digest of its node's name; 0 where that is not known."""
+    summed_s: float = 0.0
+    """How long it took it to sum the last step's gradients with the others', and to wait for them."""
 
     @staticmethod
     def state_of(lineage: str) -> int:
         """A lineage as a number that float32 holds."""
         return int(lineage[:_EXACT_HEX_DIGITS], 16)
 
+    @staticmethod
+    def node_of(name: str) -> int:
+        """A node's name as a number that float32 holds; two of a Job's nodes hardly ever have the same."""
+        return int(hashlib.sha256(name.encode()).hexdigest()[:_EXACT_HEX_DIGITS], 16) if name else 0
+
     def numbers(self) -> list[float]:
         """The row as it travels."""
-        return [float(self.state), float(self.flags), self.silent_s, float(self.count), self.loss]
+        return [
+            float(self.state),
+            float(self.flags),
+            self.silent_s,
+            float(self.count),
+            self.loss,
+            float(self.node),
+            self.summed_s,
+        ]
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Row:
         """The row that has travelled."""
-        state, flags, silent_s, count, loss = numbers
-        return cls(state=int(state), flags=Flag(int(flags)), silent_s=silent_s, count=int(count), loss=loss)
+        state, flags, silent_s, count, loss, node, summed_s = numbers
+        return cls(
+            state=int(state),
+            flags=Flag(int(flags)),
+            silent_s=silent_s,
+            count=int(count),
+            loss=loss,
+            node=int(node),
+            summed_s=summed_s,
+        )
 
     @staticmethod
     def disagreement(rows: Sequence[Row], count: int) -> str:

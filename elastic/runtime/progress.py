@@ -11,9 +11,10 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from kfp_volcano.elastic.coordination.progress import CHANGES_KEPT
+from kfp_volcano.elastic.coordination.history import CHANGES_KEPT
+from kfp_volcano.elastic.runtime.speeds import Speeds
 from kfp_volcano.schemas import names
-from kfp_volcano.schemas.records import MembershipChange, Progress, dump
+from kfp_volcano.schemas.records import Measured, MembershipChange, Progress, dump
 
 __all__ = ["History", "Reporter"]
 
@@ -31,15 +32,38 @@ class History:
         self._commits: deque[tuple[float, int]] = deque(maxlen=_STEPS_KEPT)
         self._gaps: deque[float] = deque(maxlen=_STEPS_KEPT)
         self._changes: deque[MembershipChange] = deque(maxlen=CHANGES_KEPT)
+        self._speeds = Speeds()
         self._workers = 0
         self._discarded = 0
 
-    def commit(self, *, step: int, samples: int, workers: int, at: float) -> None:
-        """A step was committed; `step` and `samples` are counted over all of training, this one included."""
+    def commit(
+        self,
+        *,
+        step: int,
+        samples: int,
+        workers: int,
+        at: float,
+        batch: int | None = None,
+        nodes: int = 1,
+        summed_s: float = 0.0,
+    ) -> None:
+        """A step was committed.
+
+        Args:
+            step: Counted over all of training, this one included.
+            samples: Likewise.
+            workers: That trained.
+            at: Unix seconds.
+            batch: Samples in it; None where it was cut short, and its speed tells nothing.
+            nodes: That the workers were on.
+            summed_s: How long even the slowest worker spent on summing gradients.
+        """
         if self._commits:
             gap = at - self._commits[-1][0]
             if workers == self._workers and not self._discarded:
                 self._gaps.append(gap)
+                if batch is not None:
+                    self._speeds.add(workers=workers, nodes=nodes, batch=batch, step_s=gap, summed_s=summed_s)
             elif workers != self._workers:
                 self._changes.append(
                     MembershipChange(
@@ -71,6 +95,11 @@ class History:
         """The last changes of membership, newest last."""
         return tuple(self._changes)
 
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        """How fast it was with each number of workers, the newest last."""
+        return self._speeds.told
+
     def state_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
         return {
@@ -78,6 +107,7 @@ class History:
             "gaps": list(self._gaps),
             "changes": [asdict(change) for change in self._changes],
             "workers": self._workers,
+            "speeds": self._speeds.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -86,6 +116,9 @@ class History:
         self._gaps = deque(state["gaps"], maxlen=_STEPS_KEPT)
         self._changes = deque((MembershipChange(**change) for change in state["changes"]), maxlen=CHANGES_KEPT)
         self._workers = state["workers"]
+        self._speeds = Speeds()
+        if "speeds" in state:  # not in checkpoints of versions before 0.2
+            self._speeds.load_state_dict(state["speeds"])
 
 
 class Reporter:

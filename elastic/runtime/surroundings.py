@@ -30,6 +30,8 @@ class Surroundings:
     pod: str
     address: str
     """IP address by which the other workers reach this one."""
+    node: str
+    """Name of the node it is on; empty where that is not known."""
     incarnation: str
     """8 hex digits that no other process of the Job has."""
     coordinator: str | None
@@ -74,6 +76,7 @@ class Surroundings:
         return cls(
             pod=pod,
             address=address,
+            node=environ.get(names.ENV_NODE, ""),
             incarnation=secrets.token_hex(4),
             coordinator=coordinator,
             job_dir=folder,

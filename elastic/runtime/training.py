@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kfp_volcano.elastic import ledger
+from kfp_volcano.elastic.runtime import noise
 from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_cpu
-from kfp_volcano.elastic.runtime.gradients import Gradients
+from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
@@ -26,7 +27,6 @@ from kfp_volcano.elastic.runtime.wishes import Wishes
 from kfp_volcano.elastic.scaling import scale
 from kfp_volcano.elastic.sharding import Plan, share
 from kfp_volcano.errors import Problem, SpecError
-from kfp_volcano.schemas.records import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -109,6 +109,8 @@ class Training:
         self._share: Share | None = None
         self._saved_at = time.monotonic()
         self._wishes = Wishes()
+        self._node = Row.node_of(self._here.node)
+        self._summed_s = 0.0
         # What the last step decided.
         self._must_renew = True
         self._parting = False
@@ -252,16 +254,22 @@ class Training:
             silent_s=self._silent_s(),
             count=attempt.mine,
             loss=loss,
+            node=self._node,
+            summed_s=self._summed_s,
         )
-        numbers = self._gradients.total(row.numbers(), attempt.rank, attempt.world, self._group.add)
-        rows = [Row.of(values) for values in numbers or []]
+        began = time.perf_counter()
+        total = self._gradients.total(
+            row.numbers(), attempt.rank, attempt.world, self._group.add, lengths=attempt.step % noise.EVERY == 0
+        )
+        self._summed_s = time.perf_counter() - began
+        rows = [Row.of(values) for values in total.rows] if total else []
         reason = Row.disagreement(rows, attempt.count)
         if reason:
             self._stray = bool(rows) and rows[0].state != row.state
             self._discard(attempt, reason)
             return False
         self._group.settle(ok=True)
-        self._commit(attempt, sum(row.loss for row in rows))
+        self._commit(attempt, rows, total)
         self._decide(rows)
         return True
 
@@ -279,16 +287,15 @@ class Training:
     def _silent_s(self) -> float:
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
 
-    def _commit(self, attempt: Attempt, loss: float) -> None:
-        now = time.time()
+    def _commit(self, attempt: Attempt, rows: list[Row], total: Total | None) -> None:
+        now, loss = time.time(), sum(row.loss for row in rows)
         samples = self._plan.samples(attempt.step + 1)
         lineage = self._journal.commit(attempt, loss=loss, samples=samples, at=now)
         lr = self._set_lr()
         self._state.optimizer.step()
-        self._state.steps, self._state.lineage = attempt.step + 1, lineage
-        self._state.history.commit(step=self.steps, samples=samples, workers=attempt.world, at=now)
+        self._state.committed(attempt, lineage, rows, total, plan=self._plan, at=now)
         if self.first and self._reporter is not None and (self._reporter.due() or self._finished):
-            self._reporter.offer(self._progress(loss, lr))
+            self._reporter.offer(self._state.progress(self._plan, workers=self.workers, loss=loss, lr=lr))
 
     def _discard(self, attempt: Attempt, reason: str) -> None:
         _log.info("step %d is done again: %s", attempt.step, reason)
@@ -319,22 +326,6 @@ class Training:
             for group in self._state.optimizer.param_groups:
                 group["lr"] = lr
         return float(self._state.optimizer.param_groups[0]["lr"])
-
-    def _progress(self, loss: float, lr: float) -> Progress:
-        return Progress(
-            step=self.steps,
-            total_steps=self._plan.steps,
-            samples=self.samples,
-            epoch=self.epoch,
-            throughput=self._state.history.throughput,
-            workers=self.workers,
-            batch=self._plan.batch,
-            lr=lr,
-            at=time.time(),
-            loss=loss,
-            metrics=dict(self._state.metrics),
-            changes=self._state.history.changes,
-        )
 
     def _save(self, *, wait: bool) -> None:
         if self._checkpoints is not None:

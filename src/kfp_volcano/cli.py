@@ -6,6 +6,7 @@ Data goes to standard output, progress and messages to standard error. Exit code
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import uuid
@@ -18,6 +19,7 @@ from kfp_volcano.cli_autoscaler import autoscaler
 from kfp_volcano.cli_backend import pairs
 from kfp_volcano.cli_convert import convert
 from kfp_volcano.cli_doctor import doctor
+from kfp_volcano.cli_hand import hold, release, resize
 from kfp_volcano.cli_jobs import jobs
 from kfp_volcano.cli_options import pools_option, profiles_option
 from kfp_volcano.cli_pools import pools
@@ -26,6 +28,7 @@ from kfp_volcano.cli_queues import queues
 from kfp_volcano.cli_reap import reap
 from kfp_volcano.cli_runs import submit
 from kfp_volcano.cli_schedules import schedule
+from kfp_volcano.cli_top import top
 from kfp_volcano.errors import KfpVolcanoError, SpecError
 from kfp_volcano.reading import read_document
 from kfp_volcano.version import __version__
@@ -74,6 +77,8 @@ def main() -> None:
     Again and again:                 kfp-volcano schedule create nightly pipeline.py --cron "30 2 * * *"
     Only compile it for one:         kfp-volcano compile pipeline.py -o pipeline.yaml
     Train without a pipeline:        kfp-volcano jobs submit job.yaml
+    What goes on in the queues:      kfp-volcano top
+    Another size for a Job:          kfp-volcano resize vision/resnet-1a2b3c4d --workers 6 --for 2h
     Queues of departments and teams: kfp-volcano queues plan tree.yaml
     Pools of shared GPUs:            kfp-volcano pools plan pools.yaml
 
@@ -262,6 +267,10 @@ main.add_command(schedule)
 main.add_command(jobs)
 main.add_command(queues)
 main.add_command(pools)
+main.add_command(top)
+main.add_command(resize)
+main.add_command(hold)
+main.add_command(release)
 main.add_command(priority)
 main.add_command(reap)
 main.add_command(autoscaler)
@@ -290,7 +299,13 @@ def _finish(plan: Any, companion: Any = None) -> None:
         if report.exists() and report.stat().st_mtime >= started:
             click.echo(f"report:  {report.resolve()}")
             click.echo(f"figures: {report.with_name('result.json').resolve()}")
+            click.echo(f"sizes:   kfp-volcano autoscaler explain {_job_of(report)} --decisions {plan.out}")
     sys.exit(outcome.exit_code)
+
+
+def _job_of(report: Path) -> str:
+    """The Job that a report is of, as namespace/name."""
+    return str(json.loads(report.with_name("result.json").read_text(encoding="utf-8"))["job"])
 
 
 def _read(path: Path, profiles: Path | None = None) -> TrainingJob:

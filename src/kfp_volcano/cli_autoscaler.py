@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from kfp_volcano.cli_decisions import explain, replay
+from kfp_volcano.cli_autoscaler_run import run
+from kfp_volcano.cli_decisions import ab_report, explain, replay
 from kfp_volcano.cli_policies import policies
 
 __all__ = ["autoscaler"]
@@ -15,6 +16,8 @@ def autoscaler() -> None:
     """Size the elastic trainings of queues, and tell why they have the size they have."""
 
 
+autoscaler.add_command(run)
 autoscaler.add_command(policies)
 autoscaler.add_command(explain)
 autoscaler.add_command(replay)
+autoscaler.add_command(ab_report)

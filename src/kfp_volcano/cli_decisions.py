@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from kfp_volcano.cli_options import cluster_options, reach
-from kfp_volcano.errors import Problem, SpecError
+from kfp_volcano.errors import Problem, SpecError, UnavailableError
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.log_turns import Difference
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.volcano.launcher.why import Why
 
-__all__ = ["explain", "replay"]
+__all__ = ["ab_report", "explain", "replay"]
 
 _RUNS = (Path("demo-run"), Path("runs"))
 """Where runs of this machine leave their logs by default."""
@@ -40,8 +42,8 @@ decisions_option = click.option(
 def explain(job: str, *, folder: Path | None, kubeconfig: Path | None, context: str | None) -> None:
     """Tell why a Job has the size it has: each change, by whom, for which reason, at what cost, and what holds it now.
 
-    From the decision log; with --kubeconfig from what is written on the Job. In a log, the name of its TrainingJob
-    does for the Job's.
+    From the decision log of --decisions, else of the last run in this folder that tells of it; else, and with
+    --kubeconfig, from what is written on the Job. In a log, the name of its TrainingJob does for the Job's.
 
     \b
     Example: kfp-volcano autoscaler explain digits --decisions demo-run
@@ -49,9 +51,9 @@ def explain(job: str, *, folder: Path | None, kubeconfig: Path | None, context: 
     """
     from kfp_volcano.volcano.launcher.why_told import told  # noqa: PLC0415
 
-    on_cluster = folder is None and (kubeconfig is not None or context is not None)
-    why = _on_cluster(job, kubeconfig, context) if on_cluster else _recorded(job, folder)
-    for line in told(why):
+    named = kubeconfig is not None or context is not None
+    why = None if folder is None and named else _recorded(job, folder)
+    for line in told(why or _on_cluster(job, kubeconfig, context)):
         click.echo(line)
 
 
@@ -88,16 +90,56 @@ def replay(log: Path) -> None:
     sys.exit(1)
 
 
+@click.command("ab-report")
+@click.option(
+    "--decisions",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="An autoscaler's folder of decision logs, or any folder above.",
+)
+@click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
+def ab_report(folder: Path, output: str) -> None:
+    """Compare the arms of experiments: completion time, GPU hours, resizes and final loss of Jobs that have ended.
+
+    \b
+    Example: kfp-volcano autoscaler ab-report --decisions /var/log/kfp-volcano
+    """
+    from kfp_volcano.elastic.autoscaler.decision_log import LOG_NAME  # noqa: PLC0415
+    from kfp_volcano.elastic.autoscaler.log_folder import log_lines  # noqa: PLC0415
+    from kfp_volcano.elastic.autoscaler.log_turns import log_folders  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.comparison import arms_of, comparisons, ended_of  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.comparison_told import told  # noqa: PLC0415
+
+    texts = ('"kind":"ended"', '"kind":"policy"')
+    lines = [line for each in log_folders(folder) for line in log_lines(each, LOG_NAME, naming=texts)]
+    ends = [end for line in lines if line["kind"] == "ended" and (end := ended_of(line)) is not None]
+    found = comparisons(ends, arms_of(line["document"] for line in lines if line["kind"] == "policy"))
+    if output == "json":
+        click.echo(json.dumps([asdict(each) for each in found], indent=2))
+        return
+    if not found:
+        raise SpecError("no Job of an experiment has ended yet: a Policy with arms makes one", source=str(folder))
+    for number, each in enumerate(found):
+        click.echo("\n".join([*([""] if number else []), *told(each)]))
+
+
 def _on_cluster(job: str, kubeconfig: Path | None, context: str | None) -> Why:
     from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.why import why_on_cluster  # noqa: PLC0415
 
-    ref = JobRef.parse(job if "/" in job else f"default/{job}")
-    return why_on_cluster(reach(kubeconfig, context), ref, time.time())
+    try:
+        cluster = reach(kubeconfig, context)
+    except (SpecError, UnavailableError) as error:
+        if kubeconfig is not None or context is not None:
+            raise
+        what = "no run in ./demo-run or ./runs tells of it, and there is no cluster to ask"
+        raise SpecError([Problem(job, what, "say --decisions DIR, or --kubeconfig FILE")], source=job) from error
+    return why_on_cluster(cluster, JobRef.parse(job if "/" in job else f"default/{job}"), time.time())
 
 
-def _recorded(job: str, folder: Path | None) -> Why:
-    """From the folder that was named, else from the last run of this folder that tells of the Job."""
+def _recorded(job: str, folder: Path | None) -> Why | None:
+    """From the folder that was named, else from the last run of this folder that tells of the Job, if one does."""
     from kfp_volcano.volcano.launcher.why import why_recorded  # noqa: PLC0415
 
     if folder is not None:
@@ -106,8 +148,7 @@ def _recorded(job: str, folder: Path | None) -> Why:
     for each in sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True):
         with suppress(SpecError):
             return why_recorded(each, job)
-    remedy = "say --decisions DIR, or --kubeconfig FILE for a Job on a cluster"
-    raise SpecError([Problem(job, "no run in ./demo-run or ./runs tells of it", remedy)], source=job)
+    return None
 
 
 def _differing(difference: Difference) -> list[str]:

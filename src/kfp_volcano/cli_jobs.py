@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import time
 import uuid
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, pools_option, profiles_option, reach, whoever, why_option
-from kfp_volcano.cli_tables import print_table
-from kfp_volcano.errors import SpecError
+from kfp_volcano.cli_hand import ask_and_see_through, hold, job_argument, reference, release
+from kfp_volcano.cli_options import cluster_options, pools_option, profiles_option, reach, why_option
+from kfp_volcano.cli_tables import age, print_table
 from kfp_volcano.reading import read_document
 
 if TYPE_CHECKING:
@@ -42,9 +41,6 @@ def jobs() -> None:
     Ask for another size:        kfp-volcano jobs resize vision/resnet-1a2b3c4d 6
     Keep the autoscaler off it:  kfp-volcano jobs hold vision/resnet-1a2b3c4d --for 2h
     """
-
-
-job_argument = click.argument("job", metavar="[NAMESPACE/]JOB")
 
 
 @jobs.command()
@@ -74,6 +70,7 @@ def submit(
     """
     from kfp_volcano.platform_files import in_its_pool, resource_profiles  # noqa: PLC0415
     from kfp_volcano.schemas.validation import training_job  # noqa: PLC0415
+    from kfp_volcano.volcano.launcher.jobs import leave  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.submit import submit as create  # noqa: PLC0415
 
@@ -88,7 +85,9 @@ def submit(
         return created
 
     if detach:
-        click.echo(str(JobRef.of(start())))
+        ref = JobRef.of(start())
+        leave(cluster, ref, holder=f"jobs-submit:{run}", clock=time.time)
+        click.echo(str(ref))
         return
     with _cancelling(cluster, start) as created:
         _follow(cluster, JobRef.of(created), holder=f"jobs-submit:{run}")
@@ -106,7 +105,7 @@ def follow(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
     \b
     Example: kfp-volcano jobs follow vision/resnet-1a2b3c4d
     """
-    cluster, ref = reach(kubeconfig, context), _ref(job)
+    cluster, ref = reach(kubeconfig, context), reference(job)
     ref.read(cluster)  # whoever looks on does not wait for a cluster that is not there, nor for a Job
     _follow(cluster, ref, holder=None)
 
@@ -149,61 +148,11 @@ def resize(job: str, workers: int, *, why: str, detach: bool, kubeconfig: Path |
     \b
     Example: kfp-volcano jobs resize vision/resnet-1a2b3c4d 6 --why "the demo is over"
     """
-    from kfp_volcano.elastic.autoscaler.execution import execute  # noqa: PLC0415
-    from kfp_volcano.schemas.records import Phase  # noqa: PLC0415
-    from kfp_volcano.volcano.launcher.jobs import ask_for  # noqa: PLC0415
-
-    cluster, ref, name = reach(kubeconfig, context), _ref(job), f"jobs-resize:{uuid.uuid4().hex[:8]}"
-    if not ask_for(cluster, ref, workers, by=whoever(), why=why, request_id=uuid.uuid4().hex, now=time.time()):
-        click.echo(f"{ref} has {workers} workers already", err=True)
-        return
-    click.echo(f"{ref}: asked for {workers} workers", err=True)
-    if detach:
-        return
-    outcome = execute(cluster, ref.namespace, ref.name, holder=name)
-    click.echo(f"{ref}: {outcome.phase.value}: {outcome.to_workers} workers. {outcome.message}".rstrip())
-    sys.exit(0 if outcome.phase is Phase.DONE else 1)
+    ask_and_see_through(reach(kubeconfig, context), reference(job), workers, why=why, detach=detach)
 
 
-@jobs.command()
-@job_argument
-@click.option("--for", "lasting", default="1h", show_default=True, metavar="DURATION", help="E.g. 90s, 30m, 2h.")
-@click.option("--at", "size", type=click.IntRange(min=1), help="Have it brought to this many workers first.")
-@why_option
-@cluster_options
-def hold(job: str, *, lasting: str, size: int | None, why: str, kubeconfig: Path | None, context: str | None) -> None:
-    """Keep the autoscaler from resizing a Job for a time.
-
-    \b
-    Example: kfp-volcano jobs hold vision/resnet-1a2b3c4d --for 2h --at 4 --why "measuring"
-    """
-    from kfp_volcano.schemas.quantities import duration  # noqa: PLC0415
-    from kfp_volcano.schemas.records import Hold  # noqa: PLC0415
-    from kfp_volcano.volcano.launcher import jobs as launcher  # noqa: PLC0415
-
-    try:
-        seconds = duration(lasting)
-    except ValueError as error:
-        raise SpecError(f"{lasting!r} is no duration, such as 90s, 30m or 2h", source="--for") from error
-    cluster, ref = reach(kubeconfig, context), _ref(job)
-    launcher.hold(cluster, ref, Hold(until=time.time() + seconds, by=whoever(), override=size, reason=why))
-    click.echo(f"{ref}: no automatic resize for {lasting}" + (f", after one to {size} workers" if size else ""))
-
-
-@jobs.command()
-@job_argument
-@cluster_options
-def release(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
-    """End a hold: the autoscaler may resize the Job again.
-
-    \b
-    Example: kfp-volcano jobs release vision/resnet-1a2b3c4d
-    """
-    from kfp_volcano.volcano.launcher.jobs import let_go  # noqa: PLC0415
-
-    ref = _ref(job)
-    held = let_go(reach(kubeconfig, context), ref, by=whoever(), now=time.time())
-    click.echo(f"{ref}: {'the autoscaler may resize it again' if held else 'was not held'}")
+jobs.add_command(hold)
+jobs.add_command(release)
 
 
 @jobs.command()
@@ -217,14 +166,8 @@ def cancel(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
     \b
     Example: kfp-volcano jobs cancel vision/resnet-1a2b3c4d
     """
-    cluster, ref = reach(kubeconfig, context), _ref(job)
+    cluster, ref = reach(kubeconfig, context), reference(job)
     _cancel(cluster, ref.read(cluster))
-
-
-def _ref(job: str) -> JobRef:
-    from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
-
-    return JobRef.parse(job if "/" in job else f"default/{job}")
 
 
 def _follow(cluster: Cluster, ref: JobRef, *, holder: str | None) -> None:
@@ -279,7 +222,7 @@ def _show(lines: list[JobLine], now: float) -> None:
             line.queue,
             line.state,
             _size(line),
-            _age(now - line.since),
+            age(now - line.since),
             "-" if line.step is None else f"{line.step}/{line.total_steps}",
             line.last_resize or "-",
             line.waits or "",
@@ -292,11 +235,3 @@ def _show(lines: list[JobLine], now: float) -> None:
 def _size(line: JobLine) -> str:
     size = f"{line.workers}" if len(line.sizes) == 1 else f"{line.workers} of {line.sizes[0]}-{line.sizes[-1]}"
     return size + (" (held)" if line.held_until else "")
-
-
-def _age(seconds: float) -> str:
-    """In the largest whole unit, as kubectl does."""
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{max(0, int(seconds))}s"

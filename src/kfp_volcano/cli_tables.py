@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["print_table"]
+__all__ = ["age", "print_table"]
 
 _WIDE = 200
 """Characters of a line that goes to a file or another program."""
@@ -25,3 +25,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_row(*row)
     width = None if Console().is_terminal else _WIDE
     Console(width=width, markup=False).print(table, highlight=False)
+
+
+def age(seconds: float) -> str:
+    """A time that has passed, in the largest whole unit, as kubectl shows it."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(0, int(seconds))}s"

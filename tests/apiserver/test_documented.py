@@ -34,11 +34,9 @@ def documents(kind: str) -> list[Any]:
     for folder in ("pipelines", "tests/golden"):
         files = (file for file in sorted((ROOT / folder).rglob("*.yaml")) if ".manifest." not in file.name)
         texts |= {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
-    read = {place: yaml.safe_load(text) for place, text in texts.items()}
+    read = [(place, value) for place, text in texts.items() for value in yaml.safe_load_all(text)]
     return [
-        pytest.param(value, id=place)
-        for place, value in read.items()
-        if isinstance(value, dict) and value.get("kind") == kind
+        pytest.param(value, id=place) for place, value in read if isinstance(value, dict) and value.get("kind") == kind
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import time
 
 import pytest
 import yaml
@@ -57,6 +58,11 @@ def _spec(tmp_path):
         return path
 
     return write
+
+
+def top(*arguments):
+    """Run a command that has no group."""
+    return CliRunner().invoke(main, [*map(str, arguments)])
 
 
 def only(cluster):
@@ -155,14 +161,23 @@ def test_what_was_detached_is_taken_up_by_its_run_id(cluster, spec):
     assert only(cluster)["metadata"]["uid"] == uid
 
 
+def test_what_was_detached_is_the_autoscalers_at_once(cluster, spec):
+    """Its Lease is there and nobody's: a resize need not wait for a follower to come."""
+    run("submit", spec("sleep 600", elastic=True), *RUN, "--detach")
+    (lease,) = cluster.list("Lease")[0]
+    assert lease["metadata"]["name"] == only(cluster)["metadata"]["name"]
+    assert "holderIdentity" not in lease["spec"]
+
+
 def test_whoever_looks_on_changes_nothing(cluster, spec):
     """Two may look on, each sees all lines, and neither takes the Lease nor notes what it has printed."""
     name = run("submit", spec("echo once"), *RUN, "--detach").stdout.strip()
+    before = cluster.list("Lease")[0]
     for _ in range(2):
         done = run("follow", name)
         assert done.exit_code == 0
         assert done.stdout.count("| once") == 2
-    assert cluster.list("Lease")[0] == []
+    assert cluster.list("Lease")[0] == before
     assert cluster.list("ConfigMap", labels={})[0] == [
         each for each in cluster.list("ConfigMap")[0] if not each["metadata"]["name"].endswith("-logs")
     ]
@@ -238,6 +253,70 @@ def test_a_person_holds_the_autoscaler_off(cluster, spec):
     assert "may resize it again" in run("release", name).stdout
     assert "(held)" not in run("list").stdout
     assert "was not held" in run("release", name).stdout
+
+
+def test_a_size_for_a_time_is_seen_through_and_held(cluster, spec):
+    """By one word at the top; nobody follows the Job, so the command carries it out, and lets go at another word."""
+    name = run("submit", spec("sleep 600", elastic=True), *RUN, "--detach").stdout.strip()
+    done = top("resize", name, "--workers", 4, "--for", "2h", "--why", "the demo")
+    assert done.exit_code == 0, done.output
+    assert "Done: 4 workers" in done.stdout
+    held = hold_of(only(cluster))
+    assert (held.override, held.reason) == (4, "the demo")
+    assert held.until > time.time() + 7000
+    assert workers_of(only(cluster)) == 4
+    assert top("resize", name, "--workers", 5, "--for", "2h").exit_code == 2
+    assert hold_of(only(cluster)).override == 4
+    assert "may resize it again" in top("release", name).stdout
+
+
+def test_the_size_of_a_job_on_a_cluster_is_explained_from_what_is_written_on_it(cluster, spec, monkeypatch, tmp_path):
+    """Each resize with its reason, who asked and what came of it, and what a person wants of it now."""
+    monkeypatch.chdir(tmp_path)
+    name = run("submit", spec("sleep 600", elastic=True), *RUN, "--detach").stdout.strip()
+    done = top("resize", name, "--workers", 4, "--for", "2h", "--why", "the demo")
+    assert done.exit_code == 0, done.output
+    lines = top("autoscaler", "explain", name).stdout.splitlines()
+    assert lines[0].startswith(f"{name} in queue default, ")
+    assert lines[2].endswith("began with 2 workers")
+    assert lines[3].endswith("2 -> 4 workers   Override")
+    assert lines[4].strip() == "the demo"
+    assert lines[5].strip().startswith("asked for by ")
+    assert lines[6].strip().startswith("done after ")
+    assert "It has 4 workers now: " in lines[-1]
+    assert "holds it at 4 workers for 7" in lines[-1]
+    assert top("autoscaler", "explain", "nobody").exit_code == 3
+
+
+def test_a_person_need_not_try_again_because_a_job_changes(cluster, spec, monkeypatch):
+    """Its status does so all the time while its pods come and go."""
+    name = run("submit", spec("sleep 600", elastic=True), *RUN, "--detach").stdout.strip()
+    patch, refused = cluster.patch, []
+
+    def patched(*args):
+        if args[0] == "Job" and len(refused) < 5:
+            refused.append(args)
+            raise ConflictError("the object is not as assumed")
+        return patch(*args)
+
+    monkeypatch.setattr(cluster, "patch", patched)
+    assert top("hold", name, "--for", "2h").exit_code == 0
+    assert len(refused) == 5
+    assert hold_of(only(cluster)) is not None
+    refused.clear()
+    assert run("resize", name, 4, "--detach").exit_code == 0
+    assert request_of(only(cluster)).to_workers == 4
+
+
+def test_a_size_for_a_time_does_not_wait_for_the_resize_before(cluster, spec):
+    """What is being executed is seen through; the hold says what comes then."""
+    name = run("submit", spec("sleep 600", elastic=True), *RUN, "--detach").stdout.strip()
+    assert run("resize", name, 4, "--detach").exit_code == 0
+    done = top("resize", name, "--workers", 6, "--for", "1h")
+    assert done.exit_code == 0, done.output
+    assert "after that the autoscaler sees to its 6 workers" in done.stderr
+    assert workers_of(only(cluster)) == 4
+    assert hold_of(only(cluster)).override == 6
 
 
 def test_a_fixed_job_is_not_resized(cluster, spec):

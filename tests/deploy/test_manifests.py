@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 
 from kfp_volcano.cli import main
 from kfp_volcano.components.image import STEP_IMAGE
+from kfp_volcano.elastic.autoscaler.policy_file import read_policies
 from kfp_volcano.schemas.names import COORDINATOR, MANAGED_LABEL, MANAGER, SYSTEM_NAMESPACE
 from kfp_volcano.volcano.cluster.base import KINDS
 from kfp_volcano.volcano.launcher import permissions
@@ -22,7 +24,9 @@ from kustomized import CLUSTER_SCOPED, build, listed
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 FOLDERS = sorted(file.parent for file in DEPLOY.rglob("kustomization.yaml"))
 COORDINATOR_NEEDS = permissions.COORDINATOR
-APPLIED = [folder for folder in FOLDERS if folder.name in {"base", "kubeflow", "priorities", "profile"}]
+PARTS = {"namespace", "network"}
+"""Components, which have no place of their own."""
+APPLIED = [folder for folder in FOLDERS if folder.name not in PARTS]
 
 
 def named(folder: str, kind: str, name: str) -> dict[str, Any]:
@@ -33,7 +37,8 @@ def named(folder: str, kind: str, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_every_file_is_in_its_kustomization(folder: Path) -> None:
     """None is forgotten, none is missing."""
-    assert listed(folder) == set(folder.glob("*.yaml")) - {folder / "kustomization.yaml"}
+    there = {*folder.glob("*.yaml"), *folder.glob("*.json")}
+    assert listed(folder) == there - {folder / "kustomization.yaml"}
 
 
 @pytest.mark.parametrize("folder", APPLIED, ids=lambda folder: folder.name)
@@ -136,6 +141,60 @@ def test_the_reaper_runs_as_the_command_line_has_it() -> None:
     main.commands[command].make_context(command, options)
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert pod["securityContext"]["runAsNonRoot"] is True
+
+
+def autoscaler_pods() -> dict[str, tuple[dict[str, Any], list[str]]]:
+    """The pod of each way to run the autoscaler, and the words of its command."""
+    deployed = named("autoscaler", "Deployment", "kfp-volcano-autoscaler")["spec"]["template"]
+    (container,) = deployed["spec"]["containers"]
+    ray = named("kuberay", "RayCluster", "kfp-volcano-autoscaler")["spec"]["headGroupSpec"]["template"]
+    (head,) = ray["spec"]["containers"]
+    script = head["args"][0].replace("\\\n", " ")
+    (line,) = [line for line in script.splitlines() if line.startswith("exec kfp-volcano")]
+    return {"autoscaler": (deployed, container["command"] + container["args"]), "kuberay": (ray, shlex.split(line)[1:])}
+
+
+@pytest.mark.parametrize("folder", ["autoscaler", "kuberay"])
+def test_the_autoscaler_runs_as_the_command_line_has_it(folder: str) -> None:
+    """Its command parses; what it names is mounted; probes, Service and policy find its port; the pod is closed."""
+    pod, (program, group, command, *options) = autoscaler_pods()[folder]
+    (container,) = pod["spec"]["containers"]
+    assert (program, group, command) == ("kfp-volcano", "autoscaler", "run")
+    told = main.commands[group].commands[command].make_context(command, options).params
+    mounted = {each["mountPath"] for each in container["volumeMounts"]}
+    assert {str(told["policies"]), str(told["decisions"]), "/tmp", "/dev/shm"} == mounted
+    assert {each["name"] for each in container["volumeMounts"]} == {each["name"] for each in pod["spec"]["volumes"]}
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert ports["metrics"] == told["port"] == int(pod["metadata"]["annotations"]["prometheus.io/port"])
+    assert {container[f"{probe}Probe"]["httpGet"]["port"] for probe in ("startup", "liveness", "readiness")} == {
+        "metrics"
+    }
+    assert container["image"] == STEP_IMAGE
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert pod["spec"]["serviceAccountName"] == "kfp-volcano-autoscaler"
+    labels = pod["metadata"]["labels"].items()
+    policy = named(folder, "NetworkPolicy", "kfp-volcano-autoscaler")["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels
+    assert policy["ingress"][0]["ports"] == [{"protocol": "TCP", "port": told["port"]}]
+    service = named(folder, "Service", "kfp-volcano-autoscaler")
+    assert service["spec"]["selector"].items() <= labels
+    monitor = named("monitoring", "ServiceMonitor", "kfp-volcano-autoscaler")["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+
+
+def test_the_policies_that_come_with_it_are_valid(tmp_path: Path) -> None:
+    """Each file of the ConfigMap."""
+    data = named("autoscaler", "ConfigMap", "kfp-volcano-policies")["data"]
+    for name, text in data.items():
+        (tmp_path / name).write_text(text)
+    assert [each.name for each in read_policies(tmp_path).each] == ["default"]
+
+
+def test_ray_is_of_the_version_in_the_image() -> None:
+    """KubeRay wants to know it."""
+    pinned = re.search(r"^ray==(\S+)$", (DEPLOY.parent / "constraints.txt").read_text(), re.MULTILINE)
+    assert named("kuberay", "RayCluster", "kfp-volcano-autoscaler")["spec"]["rayVersion"] == pinned[1]
 
 
 def test_network_policies_find_our_pods() -> None:

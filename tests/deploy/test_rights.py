@@ -118,7 +118,7 @@ def test_an_account_may_do_what_it_needs_and_nothing_else(
     assert may - anybody == wanted - anybody
 
 
-@pytest.mark.parametrize("folder", ["priorities", "profile", "network"])
+@pytest.mark.parametrize("folder", ["priorities", "profile", "network", "autoscaler"])
 def test_the_other_folders_are_valid_too(deployed: ApiServer, folder: str) -> None:
     """The server takes each object with every field in it, and has nothing to remark."""
     for manifest in build(DEPLOY / folder):

@@ -14,8 +14,9 @@ from apiserver.hands import Hands
 from apiserver.server import ApiServer
 from kfp_volcano.elastic.autoscaler.commands import command
 from kfp_volcano.elastic.autoscaler.execution import execute
-from kfp_volcano.elastic.autoscaler.loop import QueueAutoscaler, lease_name
-from kfp_volcano.elastic.autoscaler.observation import WATCHED
+from kfp_volcano.elastic.autoscaler.fleet import Fleet
+from kfp_volcano.elastic.autoscaler.leading import lease_name
+from kfp_volcano.elastic.autoscaler.view import ClusterView
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import NotFoundError
@@ -23,7 +24,6 @@ from kfp_volcano.schemas.names import PROGRESS, SYSTEM_NAMESPACE, labels_for
 from kfp_volcano.schemas.records import Phase
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.annotations import update_annotation
-from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.cluster.kubernetes.cluster import KubernetesCluster
 from kfp_volcano.volcano.cluster.kubernetes.connection import from_kubeconfig
 from kfp_volcano.volcano.launcher.conclude import clean_up
@@ -117,6 +117,20 @@ def _size(cluster: KubernetesCluster, ref: JobRef) -> int:
     return sum(task["replicas"] for task in tasks if task["name"] in {"core", "elastic"})
 
 
+class Failures:
+    """Listens for turns that failed."""
+
+    def __init__(self) -> None:
+        self.told: list[Exception] = []
+
+    def failed(self, _: str, error: Exception) -> None:
+        self.told.append(error)
+
+    def decided(self, *_: object, **__: object) -> None: ...
+
+    resized = ended = decided
+
+
 def test_the_coordinator_leads_its_queue(
     hands: Hands, steps: KubernetesCluster, coordinator: KubernetesCluster
 ) -> None:
@@ -124,19 +138,21 @@ def test_the_coordinator_leads_its_queue(
     job = submitted(steps, str(uuid.uuid4()))
     ref = JobRef.of(job)
     hands.phase(ref.name, "Running")
-    informer = Informer(coordinator, WATCHED)
-    autoscaler = QueueAutoscaler(
+    view, failures = ClusterView(coordinator), Failures()
+    autoscaler = Fleet(
         coordinator,
         namespace=HOME,
-        queue=QUEUE,
-        policy=Guarded(Threshold()),
+        queues=lambda _: [QUEUE],
+        policies=lambda _: Guarded(Threshold()),
         identity=f"sidecar:{ref}",
+        recorders=[failures],
         shared_namespace=SYSTEM_NAMESPACE,
-        informer=informer,
+        view=view,
     )
-    informer.start()
+    view.start()
     try:
-        assert autoscaler._turn() > 0  # where a refusal is raised, and not only told
+        assert autoscaler.turn() > 0
+        assert failures.told == []
         lease = coordinator.get("Lease", lease_name(QUEUE), HOME)
         assert lease["spec"]["holderIdentity"] == f"sidecar:{ref}"
         update_annotation(coordinator, "Job", ref.name, HOME, PROGRESS, lambda _: "{}")

@@ -64,7 +64,7 @@ def check(value: dict[str, object]) -> None:
         queue_tree(value)
     if value.get("kind") == "GPUPools":
         gpu_pools(value)
-    if value.get("kind") == "Policy":
+    if value.get("kind") in {"Policy", "HorizontalPodAutoscaler"}:
         policy(value, own=["reserve"])
     if value.get("kind") == "TrainingJob":
         job = training_job(value)

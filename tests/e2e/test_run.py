@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from click.testing import CliRunner
+
+from kfp_volcano.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +47,11 @@ def test_a_run_grows_into_an_idle_queue_and_equals_a_run_of_fixed_size(start: Ca
     names = [step["name"] for step in grown["steps"]]
     assert names[:4] == ["submit", "train-1", "resize-1", "train-2"]
     assert names[-1] == "conclude"  # `collect` comes after it
+    explained = CliRunner().invoke(main, ["autoscaler", "explain", grown["job"], "--decisions", str(elastic.out)])
+    assert f"{grown['resizes'][0]['from']} -> {grown['resizes'][0]['to']} workers   QueueIdle" in explained.output
+    assert "It has ended: Succeeded." in explained.output
+    replayed = CliRunner().invoke(main, ["autoscaler", "replay", str(elastic.out)])
+    assert replayed.exit_code == 0, replayed.output
 
     sizes = [f"{key}_workers=4" for key in ("initial", "min", "max")]
     fixed = start(*SHORT, "--param", "seed=3", *(part for size in sizes for part in ("--param", size)))

@@ -1,6 +1,6 @@
 """The objects of a kustomization as `kubectl kustomize` would print them, for the few features that `deploy/` uses.
 
-Resources, components, `namespace` and `labels`; where kubectl is installed a test holds this to it.
+Resources, components, `namespace`, `labels`, ConfigMaps of files; where kubectl is installed a test holds this to it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import yaml
 __all__ = ["CLUSTER_SCOPED", "build", "listed"]
 
 CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "Namespace", "PriorityClass"}
-_KNOWN = {"apiVersion", "kind", "namespace", "resources", "components", "labels"}
+_KNOWN = {"apiVersion", "kind", "namespace", "resources", "components", "labels", "configMapGenerator"}
 
 Manifest = dict[str, Any]
 
@@ -21,12 +21,13 @@ Manifest = dict[str, Any]
 def build(folder: Path) -> list[Manifest]:
     """All objects of the kustomization in a folder."""
     content = _kustomization(folder)
-    found = [
-        each
-        for name in content.get("resources", [])
-        for each in yaml.safe_load_all((folder / name).read_text())
-        if each
-    ]
+    found: list[Manifest] = []
+    for name in content.get("resources", []):
+        if (folder / name).is_dir():
+            found += build(folder / name)
+        else:
+            found += [each for each in yaml.safe_load_all((folder / name).read_text()) if each]
+    found += [_config_map(folder, each) for each in content.get("configMapGenerator", [])]
     for name in content.get("components", []):
         found += build(folder / name)
     namespace = content.get("namespace")
@@ -40,7 +41,17 @@ def build(folder: Path) -> list[Manifest]:
 
 def listed(folder: Path) -> set[Path]:
     """The files that a kustomization lists."""
-    return {folder / name for name in _kustomization(folder).get("resources", [])}
+    content = _kustomization(folder)
+    files = {folder / name for each in content.get("configMapGenerator", []) for name in each["files"]}
+    return files | {folder / name for name in content.get("resources", []) if not (folder / name).is_dir()}
+
+
+def _config_map(folder: Path, generator: Manifest) -> Manifest:
+    options = generator["options"]
+    assert options["disableNameSuffixHash"], "this does not know the hash that kustomize would add to the name"
+    metadata = {"name": generator["name"], "labels": options.get("labels", {})}
+    data = {name: (folder / name).read_text(encoding="utf-8") for name in generator["files"]}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def _kustomization(folder: Path) -> Manifest:

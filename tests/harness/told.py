@@ -6,9 +6,9 @@ from typing import Any
 
 from kfp_volcano.elastic.policies.policy import Decision, Reason
 from kfp_volcano.elastic.policies.snapshot import ElasticJob, PendingGang, QueueSnapshot
-from kfp_volcano.schemas.records import Phase, ResizeOutcome
+from kfp_volcano.schemas.records import ClassChange, Phase, ResizeOutcome
 
-__all__ = ["AT", "decision", "outcome", "snapshot"]
+__all__ = ["AT", "class_change", "decision", "outcome", "snapshot"]
 
 AT = 1_790_000_000.0
 
@@ -33,3 +33,9 @@ def outcome(phase: Phase = Phase.DONE, **changes: Any) -> ResizeOutcome:
     said = {"from_workers": 3, "to_workers": 8, "reason": "QueueIdle", "explanation": "2 GPUs are idle", "id": "r1"}
     ended = {"done_at": AT + 12, "pause_s": 0.3} if phase is Phase.DONE else {}
     return ResizeOutcome(phase=phase, requested_at=AT, executed_by="me", **{**said, **ended, **changes})
+
+
+def class_change(**changes: Any) -> ClassChange:
+    """The Job rose by a class."""
+    said = {"from_class": "batch-low", "to_class": "batch", "reason": "WaitedLong", "by": "autoscaler", "at": AT}
+    return ClassChange(**{**said, "explanation": "digits has waited for 45 min", **changes})

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["annotation", "annotation_patch", "update_annotation"]
+__all__ = ["MOST_TRIES", "annotation", "annotation_patch", "update_annotation"]
 
 MOST_TRIES = 20
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Cluster
     from kfp_volcano.volcano.cluster.kubernetes.cluster import KubernetesCluster
 
-__all__ = ["IN_CLUSTER", "KUBERNETES", "connect", "kubernetes"]
+__all__ = ["EMBEDDED", "IN_CLUSTER", "KUBERNETES", "connect", "kubernetes"]
 
 KUBERNETES = "kubernetes"
 IN_CLUSTER = "in-cluster"
-_EMBEDDED = "embedded:"
+EMBEDDED = "embedded:"
 PATIENCE_S = 30.0
 _POD = "KUBERNETES_SERVICE_HOST"
 """Set in every pod."""
@@ -36,10 +36,10 @@ def connect(target: str | None = None, *, patience_s: float = PATIENCE_S) -> Clu
     the kubeconfig is not there or is wrong.
     """
     target = os.environ.get(ENV_CLUSTER, "") if target is None else target
-    if target.startswith(_EMBEDDED):
+    if target.startswith(EMBEDDED):
         from kfp_volcano.volcano.cluster.host import RemoteCluster  # noqa: PLC0415  # ray takes long to import
 
-        return RemoteCluster(target.removeprefix(_EMBEDDED))
+        return RemoteCluster(target.removeprefix(EMBEDDED))
     name, _, context = (target or _nearest()).partition(":")
     if name == KUBERNETES:
         return kubernetes(context=context or None, patience_s=patience_s)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.base import Event, Findings, Manifest, Page, Patch
 
-__all__ = ["RemoteCluster", "start_host", "stop_host"]
+__all__ = ["OwnRay", "RemoteCluster", "start_host", "start_own_ray", "stop_host"]
 
 NAMESPACE = "kfp-volcano"
 """The Ray namespace of the host's actors."""
@@ -68,13 +68,27 @@ _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105  # the variable's name
 
 
 @dataclass(frozen=True, slots=True)
+class OwnRay:
+    """A Ray of this process: on loopback, for those who have its token, and gone when this process is."""
+
+    address: str
+    directory: Path
+    """Its folder; others may be put there, too."""
+    janitor: subprocess.Popen[bytes]
+    """Removes the folder when its standard input ends: by `stop`, or with this process."""
+
+    def stop(self) -> None:
+        """End it, and remove what it has left."""
+        _stop(self.janitor)
+
+
+@dataclass(frozen=True, slots=True)
 class _Started:
     """What this process has started and has to end."""
 
     actor: Any
     """Held on to: the actor lives as long as someone does."""
-    janitor: subprocess.Popen[bytes]
-    """Removes Ray's folder when its standard input ends: by `stop_host`, or with this process."""
+    ray: OwnRay
 
 
 _started: list[_Started] = []
@@ -136,20 +150,36 @@ def start_host(
 
 
 def _start(directory: Path, options: Mapping[str, Any]) -> str:
-    ray_directory = Path(tempfile.mkdtemp(prefix="kv-", dir="/tmp"))  # socket paths must stay short
-    janitor = _start_janitor(ray_directory)
-    _configure_ray({**_SETTINGS, _TOKEN: secrets.token_hex(32)})
+    own = start_own_ray()
     try:
-        address = _start_ray(ray_directory)
-        coordinator = {ENV_CLUSTER: f"embedded:{address}", **{name: os.environ[name] for name in (*_SETTINGS, _TOKEN)}}
+        coordinator = {ENV_CLUSTER: f"embedded:{own.address}"}
+        coordinator |= {name: os.environ[name] for name in (*_SETTINGS, _TOKEN)}
         host = ray.remote(_Host).options(name=_ACTOR, num_cpus=0, max_concurrency=_THREADS)
         actor = host.remote(directory, {**options, "coordinator_env": coordinator}, os.getpid())
-        _started.append(_Started(actor, janitor))
-        RemoteCluster(address).list("Node")
+        _started.append(_Started(actor, own))
+        RemoteCluster(own.address).list("Node")
+    except BaseException:
+        _started.clear()
+        own.stop()
+        raise
+    return own.address
+
+
+def start_own_ray() -> OwnRay:
+    """Start a Ray for this process and join it.
+
+    To be called from the main thread: the kernel ends Ray's processes with the thread that started them. Sets
+    `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` for this process and its children. Raises UnavailableError where Ray does not
+    start.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="kv-", dir="/tmp"))  # socket paths must stay short
+    janitor = _start_janitor(directory)
+    try:
+        _configure_ray({**_SETTINGS, _TOKEN: secrets.token_hex(32)})
+        return OwnRay(_start_ray(directory), directory, janitor)
     except BaseException:
         _stop(janitor)
         raise
-    return address
 
 
 def _start_ray(directory: Path) -> str:
@@ -175,11 +205,10 @@ def stop_host(grace_s: float = 5.0) -> None:
         return
     with contextlib.suppress(UnavailableError):
         _answer(_started[0].actor.call.remote("shutdown", grace_s), timeout_s=grace_s + _ANSWER_S)
-    _stop(_started[0].janitor)
+    _started.pop().ray.stop()
 
 
 def _stop(janitor: subprocess.Popen[bytes]) -> None:
-    _started.clear()
     ray.shutdown()
     with contextlib.suppress(subprocess.TimeoutExpired):
         janitor.communicate(timeout=_JANITOR_S)

@@ -132,10 +132,10 @@ class Store:
 
         Raises ConflictError when the version is too old.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline, since = time.monotonic() + timeout_s, int(resource_version)
         with self.changed:
             while True:
-                events, since = self._after(kind, namespace, int(resource_version))
+                events, since = self._after(kind, namespace, since)
                 left = deadline - time.monotonic()
                 if events or left <= 0:
                     return copy.deepcopy(events), str(since)

@@ -15,12 +15,13 @@ from kfp_volcano.elastic.autoscaler.contracts import (
     spec_of,
 )
 from kfp_volcano.elastic.autoscaler.executor import REQUEST_S
+from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.elastic.autoscaler.resizing import request_patch
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, SpecError
 from kfp_volcano.schemas.names import HOLD, OWNER
 from kfp_volcano.schemas.records import Hold, ResizeRequest, dump
-from kfp_volcano.volcano.cluster.annotations import annotation, annotation_patch
+from kfp_volcano.volcano.cluster.annotations import MOST_TRIES, annotation, annotation_patch
 from kfp_volcano.volcano.cluster.awaiting import until
 from kfp_volcano.volcano.launcher.reference import JobRef
 from kfp_volcano.volcano.launcher.waiting import explain_wait
@@ -29,9 +30,11 @@ from kfp_volcano.volcano.manifests.status import job_state
 from kfp_volcano.volcano.model.objects import is_owned_by, parse_time
 
 if TYPE_CHECKING:
-    from kfp_volcano.volcano.cluster.base import Cluster, Manifest
+    from collections.abc import Callable
 
-__all__ = ["JobLine", "ask_for", "cancel", "hold", "job_lines", "let_go", "workers_of"]
+    from kfp_volcano.volcano.cluster.base import Cluster, Manifest, Patch
+
+__all__ = ["JobLine", "ask_for", "cancel", "hold", "job_lines", "leave", "let_go", "workers_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,14 @@ def workers_of(job: Manifest) -> int:
     return workers(job) or sum(int(task.get("replicas", 1)) for task in job["spec"]["tasks"])
 
 
+def leave(cluster: Cluster, ref: JobRef, *, holder: str, clock: Callable[[], float]) -> None:
+    """Leave a Job to the autoscaler: nobody is going to follow it, so that its resizes need not wait for anybody."""
+    lease = JobLease(cluster, ref.namespace, ref.name, holder=holder, clock=clock)
+    with suppress(ForbiddenError):  # then it is waited for a minute long
+        lease.hold()
+        lease.release()
+
+
 def ask_for(cluster: Cluster, ref: JobRef, size: int, *, by: str, why: str, request_id: str, now: float) -> bool:
     """Put a person's request for another size on a Job; False where it has that size already.
 
@@ -104,29 +115,31 @@ def ask_for(cluster: Cluster, ref: JobRef, size: int, *, by: str, why: str, requ
         ConflictError: A resize is being executed, or the last request may still be taken up.
         NotFoundError: There is no such Job.
     """
-    job = ref.read(cluster)
-    current = workers_of(job)
-    _check_size(ref, job, size, "its number of workers cannot change")
-    state = job_state(job)
-    if state.final or "deletionTimestamp" in job["metadata"]:
-        raise SpecError(f"the Job has ended or is ending ({state.value})", source=str(ref))
-    if size == current:
-        return False
-    if open_outcome(job) is not None or open_request(job, now) is not None:
-        raise ConflictError(f"{ref} is being resized: wait for it (kfp-volcano jobs list), then ask again")
-    request = ResizeRequest(
-        id=request_id,
-        from_workers=current,
-        to_workers=size,
-        reason=Reason.OVERRIDE.value,
-        explanation=why or f"{by} asked for {size} workers",
-        policy="person",
-        by=by,
-        at=now,
-        expires=now + REQUEST_S,
-    )
-    cluster.patch("Job", ref.name, ref.namespace, request_patch(job, request, by=by, now=now))
-    return True
+
+    def asked(job: Manifest) -> Patch | None:
+        current = workers_of(job)
+        _check_size(ref, job, size, "its number of workers cannot change")
+        state = job_state(job)
+        if state.final or "deletionTimestamp" in job["metadata"]:
+            raise SpecError(f"the Job has ended or is ending ({state.value})", source=str(ref))
+        if size == current:
+            return None
+        if open_outcome(job) is not None or open_request(job, now) is not None:
+            raise ConflictError(f"{ref} is being resized: wait for it (kfp-volcano jobs list), then ask again")
+        request = ResizeRequest(
+            id=request_id,
+            from_workers=current,
+            to_workers=size,
+            reason=Reason.OVERRIDE.value,
+            explanation=why or f"{by} asked for {size} workers",
+            policy="person",
+            by=by,
+            at=now,
+            expires=now + REQUEST_S,
+        )
+        return request_patch(job, request, by=by, now=now)
+
+    return _patched(cluster, ref, asked)
 
 
 def hold(cluster: Cluster, ref: JobRef, wanted: Hold) -> None:
@@ -134,11 +147,31 @@ def hold(cluster: Cluster, ref: JobRef, wanted: Hold) -> None:
 
     Raises:
         SpecError: The Job is not elastic, or cannot have that size.
-        ClusterError: There is no such Job, or it has changed in between: call again.
+        NotFoundError: There is no such Job.
     """
-    job = ref.read(cluster)
-    _check_size(ref, job, wanted.override, "nothing resizes it")
-    cluster.patch("Job", ref.name, ref.namespace, annotation_patch(job, HOLD, dump(wanted)))
+
+    def held(job: Manifest) -> Patch:
+        _check_size(ref, job, wanted.override, "nothing resizes it")
+        return annotation_patch(job, HOLD, dump(wanted))
+
+    _patched(cluster, ref, held)
+
+
+def _patched(cluster: Cluster, ref: JobRef, change: Callable[[Manifest], Patch | None]) -> bool:
+    """Patch a Job as it is by now, again where it changes in between; False where nothing is to be changed.
+
+    A Job's status changes all the time while its pods come and go: no reason for a person to try again.
+    """
+    for _ in range(MOST_TRIES):
+        patch = change(ref.read(cluster))
+        if patch is None:
+            return False
+        try:
+            cluster.patch("Job", ref.name, ref.namespace, patch)
+        except ConflictError:
+            continue
+        return True
+    raise ConflictError(f"{ref} is being changed by others all the time")
 
 
 def _check_size(ref: JobRef, job: Manifest, size: int | None, otherwise: str) -> None:
@@ -153,13 +186,14 @@ def _check_size(ref: JobRef, job: Manifest, size: int | None, otherwise: str) ->
 
 def let_go(cluster: Cluster, ref: JobRef, *, by: str, now: float) -> bool:
     """End a hold; False where there was none."""
-    job = ref.read(cluster)
-    held = hold_of(job)
-    if held is None or held.until <= now:
-        return False
-    ended = Hold(until=now, by=by, reason="ended")
-    cluster.patch("Job", ref.name, ref.namespace, annotation_patch(job, HOLD, dump(ended)))
-    return True
+
+    def ended(job: Manifest) -> Patch | None:
+        held = hold_of(job)
+        if held is None or held.until <= now:
+            return None
+        return annotation_patch(job, HOLD, dump(Hold(until=now, by=by, reason="ended")))
+
+    return _patched(cluster, ref, ended)
 
 
 def cancel(cluster: Cluster, job: Manifest, *, patience_s: float = 60.0) -> bool:

@@ -102,6 +102,8 @@ def affordable_workers(cluster: Cluster, job: TrainingJob, now: float) -> int:
         objects = {kind: cluster.list(kind)[0] for kind in ("Queue", "PodGroup", "Job", "Pod", "Node")}
     except ForbiddenError:
         return replicas.min
+    # What is free is told by queues, nodes and pods: other queues' Jobs need not be understood.
+    objects["Job"] = [each for each in objects["Job"] if each["spec"].get("queue") == job.queue]
     snapshot = observe(objects, queue=job.queue, now=now)
     gpus = whole_gpus(job.workers.resources)  # shares of GPUs that are free are not known here
     room = snapshot.free_gpus // gpus if gpus else replicas.initial

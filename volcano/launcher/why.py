@@ -16,12 +16,13 @@ from kfp_volcano.elastic.autoscaler.decision_log import LOG_NAME, core
 from kfp_volcano.elastic.autoscaler.log_folder import log_lines
 from kfp_volcano.elastic.autoscaler.log_turns import log_folders, turns
 from kfp_volcano.elastic.autoscaler.own_policies import own_policies
+from kfp_volcano.elastic.autoscaler.ranking import class_changes
 from kfp_volcano.elastic.policies.choice import policy_for
 from kfp_volcano.elastic.policies.policy import Decision
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.packing import unpack
 from kfp_volcano.schemas.policy_validation import policy
-from kfp_volcano.schemas.records import Phase, ResizeOutcome
+from kfp_volcano.schemas.records import ClassChange, Phase, ResizeOutcome
 from kfp_volcano.volcano.manifests.resize import workers
 from kfp_volcano.volcano.manifests.status import job_state
 from kfp_volcano.volcano.model.objects import parse_time
@@ -74,6 +75,8 @@ class Why:
     """Workers it had when it was first seen, or before its first change."""
     workers: int | None = None
     """It has now, or had last."""
+    classes: tuple[ClassChange, ...] = ()
+    """How its priority class was changed, oldest first."""
     holds: Decision | None = None
     """The last decision about it: what holds it at its size."""
     seen_at: float | None = None
@@ -100,6 +103,7 @@ def why_recorded(path: Path, job: str) -> Why:
     queue, ended = "", None
     first: tuple[float, int] | None = None
     by = ""
+    classes: list[ClassChange] = []
     for line in named:
         queue = str(line.get("queue", queue))
         match line["kind"]:
@@ -117,6 +121,8 @@ def why_recorded(path: Path, job: str) -> Why:
             case "resized" if line["job"] == key:
                 outcome = unpack(ResizeOutcome, line["outcome"])
                 changes[outcome.id] = _ended(outcome, changes.get(outcome.id))
+            case "reranked" if line["job"] == key:
+                classes.append(unpack(ClassChange, line["change"]))
             case "ended" if line["job"] == key:
                 ended = line
     changes = _with_results(path, key, changes)
@@ -129,6 +135,7 @@ def why_recorded(path: Path, job: str) -> Why:
         began_at=first[0] if first else None,
         began_with=first[1] if first else None,
         workers=present.workers if present else None,
+        classes=tuple(classes),
         holds=last[1] if last else None,
         seen_at=last[0].snapshot.at if last else None,
         state=str(ended["state"]) if ended else "",
@@ -170,6 +177,7 @@ def why_on_cluster(cluster: Cluster, ref: JobRef, now: float) -> Why:
         began_at=parse_time(job["metadata"]["creationTimestamp"]),
         began_with=ordered[0].from_workers if ordered else count,
         workers=count,
+        classes=tuple(class_changes(job)),
         note=note,
         state=state.value if state.final else "",
     )

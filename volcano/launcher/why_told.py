@@ -12,6 +12,7 @@ from kfp_volcano.volcano.launcher.story import duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kfp_volcano.schemas.records import ClassChange
     from kfp_volcano.volcano.launcher.why import Change, Why
 
 __all__ = ["told"]
@@ -36,8 +37,10 @@ def _lines(why: Why, zone: timezone | None) -> Iterator[str]:
     yield ""
     if why.began_at is not None and why.began_with is not None:
         yield f"{_clock(why.began_at, zone)}  began with {_workers(why.began_with)}"
-    for change in why.changes:
-        yield from _change(change, zone)
+    told = [(change.at, list(_change(change, zone))) for change in why.changes]
+    told += [(change.at, list(_class(change, zone))) for change in why.classes]
+    for _, lines in sorted(told, key=lambda each: each[0]):
+        yield from lines
     if not why.changes:
         yield f"{_INDENT}its size has not been changed"
     yield ""
@@ -52,6 +55,12 @@ def _change(change: Change, zone: timezone | None) -> Iterator[str]:
     if change.numbers:
         numbers = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in change.numbers.items())
         yield f"{_INDENT}numbers: {numbers}"
+
+
+def _class(change: ClassChange, zone: timezone | None) -> Iterator[str]:
+    yield f"{_clock(change.at, zone)}  {change.from_class or 'no class'} -> {change.to_class}   {change.reason}"
+    yield f"{_INDENT}{change.explanation}"
+    yield f"{_INDENT}changed by {change.by}"
 
 
 def _who(change: Change) -> str:

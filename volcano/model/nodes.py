@@ -19,11 +19,11 @@ from kfp_volcano.volcano.model.resources import add, lacking, resources
 from kfp_volcano.volcano.model.tasks import Status, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kfp_volcano.volcano.model.resources import Resources
 
-__all__ = ["Node", "is_ready"]
+__all__ = ["Node", "is_ready", "refusal"]
 
 _CPU, _MEMORY = "cpu", "memory"
 _GIVEN = frozenset({Status.ALLOCATED, Status.PIPELINED})
@@ -93,17 +93,7 @@ class Node:
 
     def refusal(self, task: Task) -> str:
         """Why it could not take a pod even if it were empty, or nothing (predicates)."""
-        if not selects(task.pod["spec"], self.manifest):
-            return "node(s) didn't match Pod's node affinity/selector"
-        spec = self.manifest.get("spec")
-        if not spec:
-            return ""
-        if spec.get("unschedulable") and not _tolerated(task.pod, _UNSCHEDULABLE):
-            return "node(s) were unschedulable"
-        taints = (taint for taint in spec.get("taints") or () if taint["effect"] in {"NoSchedule", "NoExecute"})
-        if not all(_tolerated(task.pod, taint) for taint in taints):
-            return "node(s) had untolerated taints"
-        return ""
+        return refusal(task.pod["spec"], self.manifest)
 
     def misfit(self, task: Task, room: Resources) -> str:
         """What of a pod's request this room, or the cards of the node, do not have, or nothing."""
@@ -173,6 +163,22 @@ class Node:
         return _MOST * sum(parts) / len(parts)
 
 
+def refusal(pod: Mapping[str, Any], node: Manifest) -> str:
+    """Why a node could not take a pod with this spec even if it were empty, or nothing."""
+    if not selects(pod, node):
+        return "node(s) didn't match Pod's node affinity/selector"
+    spec = node.get("spec")
+    if not spec:
+        return ""
+    tolerations = pod.get("tolerations") or ()
+    if spec.get("unschedulable") and not _tolerated(tolerations, _UNSCHEDULABLE):
+        return "node(s) were unschedulable"
+    taints = (taint for taint in spec.get("taints") or () if taint["effect"] in {"NoSchedule", "NoExecute"})
+    if not all(_tolerated(tolerations, taint) for taint in taints):
+        return "node(s) had untolerated taints"
+    return ""
+
+
 def is_ready(manifest: Manifest) -> bool:
     """Whether a node takes part: the others are not looked at (NodeInfo.Ready)."""
     conditions = status_of(manifest).get("conditions") or ()
@@ -186,8 +192,8 @@ def _apparent(request: Resources) -> dict[str, int]:
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
-def _tolerated(pod: Manifest, taint: Mapping[str, Any]) -> bool:
-    return any(_tolerates(each, taint) for each in pod["spec"].get("tolerations") or ())
+def _tolerated(tolerations: Iterable[Mapping[str, Any]], taint: Mapping[str, Any]) -> bool:
+    return any(_tolerates(each, taint) for each in tolerations)
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:

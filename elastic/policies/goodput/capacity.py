@@ -2,16 +2,14 @@
 
 Whether pods fit on nodes is a packing, and linear all the same where each pod size divides the next (1, 2, 4, 8 GPUs):
 placed from large to small, a pod of h GPUs takes just h/g places of a smaller pod's g, so that all fit if and only if
-for each size g the places taken by pods of g and more are at most the sum over nodes of floor(free/g). `exact` tells
-where this is so; elsewhere (3 GPUs beside 2, or a node short of memory for some pods) the rows only say what cannot
-fit, and what was chosen is tried on the `Room` itself.
+for each size g the places taken by pods of g and more are at most the sum over nodes of floor(free/g). Elsewhere (sizes
+3 and 2, or a node short of memory) the rows only say what cannot fit, and plans are tried on the room too.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE
@@ -55,8 +53,6 @@ class Capacity:
     pools: tuple[Pool, ...]
     pool_of: Mapping[str, int]
     """By node; of nodes that workers may leave."""
-    exact: bool
-    """Whether what keeps to the rows fits."""
 
     def pools_for(self, kind: Kind, gpu_class: str | None = None) -> tuple[int, ...]:
         """Where pods of a kind may go; of one class, or of any."""
@@ -99,13 +95,11 @@ def capacity_of(room: Room, kinds: Sequence[Kind], *, later: bool) -> Capacity:
     order = sorted(pools, key=lambda key: (key[0], sorted(key[1])))
     numbers = {key: number for number, key in enumerate(order)}
     made = tuple(_pool(key, pools[key], levels, later=later) for key in order)
-    chain = all(larger % smaller == 0 for smaller, larger in pairwise(levels))
     return Capacity(
         limit=max(0, room.limit_later if later else room.limit),
         levels=levels,
         pools=made,
         pool_of={name: numbers[key] for name, key in node_keys.items() if name != UNUSABLE},
-        exact=chain and not any(pool.most for pool in made),
     )
 
 

@@ -52,6 +52,11 @@ class Goodput:
     measured: bool
     """False: nothing is known of the Job, and it is thought to scale perfectly."""
 
+    @property
+    def tells_classes(self) -> bool:
+        """Whether it is known to be faster on one GPU class than on another."""
+        return len(self.models) > 1
+
     def batch(self, workers: int) -> float:
         """Samples in the global batch."""
         return self.base_batch if self.batch_per_worker is None else self.batch_per_worker * workers
@@ -73,8 +78,10 @@ def goodput_of(job: ElasticJob) -> Goodput:
     usable = [each for each in job.measured if each.throughput > 0 and each.batch > 0 and each.workers > 0]
     if not usable:
         return Goodput((("", _UNMEASURED),), float(job.batch or 1), None, None, measured=False)
-    classes = sorted({each.gpu_class for each in usable}, key=lambda name: (-_count(usable, name), name))
-    models = tuple((name, fit(observed(each for each in usable if each.gpu_class == name))) for name in classes)
+    named = {each.gpu_class for each in usable} - {""}
+    classes = sorted(named, key=lambda name: (-_count(usable, name), name)) or [""]
+    # What was measured on nodes of unknown class is no worse a guess for one class than for another.
+    models = tuple((name, fit(observed(each for each in usable if each.gpu_class in {name, ""}))) for name in classes)
     latest = [each.batch for each in usable if each.workers == job.workers] or [each.batch for each in usable]
     base = float(job.batch or max(latest))
     return Goodput(models, base, _batch_per_worker(usable), job.noise_scale, measured=True)

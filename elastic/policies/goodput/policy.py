@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from kfp_volcano.elastic.policies.gangs import serve
+from kfp_volcano.elastic.policies.gangs import owed, serve
 from kfp_volcano.elastic.policies.goodput.assignment import Assignment, assign
 from kfp_volcano.elastic.policies.goodput.capacity import capacity_of
 from kfp_volcano.elastic.policies.goodput.choices import Usage
@@ -19,11 +19,15 @@ from kfp_volcano.elastic.policies.goodput.efficiency import goodput_of
 from kfp_volcano.elastic.policies.goodput.options import Outlook, choice_of, kind_of, reach
 from kfp_volcano.elastic.policies.goodput.programme import Bounded
 from kfp_volcano.elastic.policies.goodput.wording import Words
+from kfp_volcano.elastic.policies.room import unclaimed
 from kfp_volcano.elastic.policies.snapshot import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kfp_volcano.elastic.policies.draft import Draft
+    from kfp_volcano.elastic.policies.gangs import Service
+    from kfp_volcano.elastic.policies.goodput.capacity import Capacity
     from kfp_volcano.elastic.policies.goodput.choices import Choice
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.room import Room
@@ -40,29 +44,32 @@ class Goodput:
 
     bounded: Bounded = field(default_factory=Bounded)
     """How much effort a plan is worth."""
+    every_s: float = 60.0
+    """Time between plans where nothing else calls for one: training measures on while nothing happens. It is Pollux'
+    interval; its results hardly change between half a minute and two."""
 
     def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
         """One decision for each Job, sorted by key; see `Policy`."""
-        service = serve(snapshot)
+        return self.decide_beside(snapshot, serve(snapshot))
+
+    def decide_beside(self, snapshot: QueueSnapshot, service: Service) -> tuple[Decision, ...]:
+        """As `decide`, where it is known already what the gangs are served; see `Serving`."""
+        room = unclaimed(service.room, snapshot)
         jobs = {job.key: job for job in sorted(snapshot.jobs, key=lambda job: job.key)}
         movable = [job for job in jobs.values() if job.gpus_per_worker and job.key not in service.sizes]
         kinds = sorted({kind_of(job) for job in movable})
-        later = capacity_of(service.room, kinds, later=True)
-        outlooks = {job.key: _outlook(job, snapshot, service.room) for job in movable}
-        choices = [
-            choice_of(outlook, later, (job.workers,) if _rests(job, snapshot.at) else reach(job))
-            for job, outlook in zip(movable, outlooks.values(), strict=True)
-        ]
+        later = capacity_of(room, kinds, later=True)
+        outlooks = {job.key: _outlook(job, snapshot, room, later) for job in movable}
+        choices = [choice_of(outlooks[job.key], () if _rests(job, snapshot.at) else reach(job)) for job in movable]
         plan = assign(choices, later, self.bounded)
-        if not later.exact and not _fits(choices, jobs, plan, service.room):
+        if not _fits(choices, jobs, plan, room.draft()):
             # A packing that the rows do not know of: nobody gives for it in vain.
             choices = [_only_growing(choice) for choice in choices]
             plan = assign(choices, later, self.bounded)
-        now = capacity_of(service.room, kinds, later=False)
-        granted = _granted(choices, plan, Usage(now), None if now.exact else service.room)
+        granted = _granted(choices, plan, Usage(capacity_of(room, kinds, later=False)), room.draft())
         words = Words(service, later, plan, outlooks, {choice.key: choice for choice in choices})
         return tuple(
-            words.gives_to_gang(job)
+            owed(job, service, self.name)
             if job.key in service.sizes
             else words.planned(job, granted=job.key in granted)
             if job.key in outlooks
@@ -70,13 +77,18 @@ class Goodput:
             for job in jobs.values()
         )
 
+    def next_change(self, snapshot: QueueSnapshot) -> float | None:
+        """When the next plan is due, Unix seconds; see `Changing`."""
+        return (snapshot.at // self.every_s + 1) * self.every_s if snapshot.jobs else None
 
-def _outlook(job: ElasticJob, snapshot: QueueSnapshot, room: Room) -> Outlook:
+
+def _outlook(job: ElasticJob, snapshot: QueueSnapshot, room: Room, capacity: Capacity) -> Outlook:
     share = snapshot.limit_gpus // len(snapshot.jobs) // job.gpus_per_worker
     own = [room.named[node] for node in sorted(set(job.nodes)) if node in room.named]
     return Outlook(
         job=job,
         goodput=goodput_of(job),
+        capacity=capacity,
         fair_workers=max(job.min_workers, min(share, job.max_workers)),
         near=sum(spot.pods(job.shape, job.gpus_per_worker, later=True) for spot in own),
         at=snapshot.at,
@@ -94,21 +106,18 @@ def _only_growing(choice: Choice) -> Choice:
     return replace(choice, options=options, present=0)
 
 
-def _fits(choices: Sequence[Choice], jobs: Mapping[str, ElasticJob], plan: Assignment, room: Room) -> bool:
+def _fits(choices: Sequence[Choice], jobs: Mapping[str, ElasticJob], plan: Assignment, draft: Draft) -> bool:
     """Whether the plan can be packed onto the nodes once those who give have given."""
     pods: list[tuple[str, int]] = []
     for choice in choices:
         job, option = jobs[choice.key], plan.options[choice.key]
-        room = room.give(job.nodes[option.workers :], job.gpus_per_worker, job.shape)
-        pods += [(choice.kind.shape, choice.kind.gpus)] * option.adds
-    return room.take(pods, later=True) is not None
+        draft.give(job.nodes[option.workers :], job.gpus_per_worker, job.shape)
+        pods += [(job.shape, job.gpus_per_worker)] * option.adds
+    return draft.fits(pods, later=True)
 
 
-def _granted(choices: Sequence[Choice], plan: Assignment, usage: Usage, room: Room | None) -> set[str]:
-    """Who may grow at once, into what is free now: the highest priority first, and then who gains most for a GPU.
-
-    `room` is given where `usage` does not tell for sure.
-    """
+def _granted(choices: Sequence[Choice], plan: Assignment, usage: Usage, draft: Draft) -> set[str]:
+    """Who may grow at once, into what is free now: the highest priority first, and then who gains most for a GPU."""
     growing = [choice for choice in choices if plan.options[choice.key].adds]
     granted = set()
 
@@ -120,11 +129,8 @@ def _granted(choices: Sequence[Choice], plan: Assignment, usage: Usage, room: Ro
         option = plan.options[choice.key]
         if not usage.apply(choice, option):
             continue
-        if room is not None:
-            after = room.take([(choice.kind.shape, choice.kind.gpus)] * option.adds)
-            if after is None:
-                usage.apply(choice, choice.stay)
-                continue
-            room = after
-        granted.add(choice.key)
+        if draft.take([(choice.kind.shape, choice.kind.gpus)] * option.adds):
+            granted.add(choice.key)
+        else:
+            usage.apply(choice, choice.stay)
     return granted

@@ -13,9 +13,11 @@ Its parameters are fitted in two stages, so that the Jobs of a large queue are f
 1. For y = 1 the model is linear in all others, and so is fitted exactly, as non-negative least squares of the relative
    errors: one small problem with one answer, no start and no iteration count. Training that waits for its gradients,
    as `elastic.runtime` does, is of this kind.
-2. Only where that leaves errors above `TOLERANCE`, because computing and sending overlap, all parameters are refined
-   from there by L-BFGS-B on Pollux's own objective (`goodput.py` of adaptdl): RMSLE(T_grad) + RMSLE(T_iter)
-   + 1e-3*(y - 1)^2 + 1e-2*((b_local/a_local)^2 + (b_nodes/a_nodes)^2), its gradient written out.
+2. Only where that leaves errors above `TOLERANCE`, because computing and sending overlap, some overlaps y are tried,
+   each by a few Gauss-Newton steps: the model's logarithm is made linear where it stands, and that is a least-squares
+   problem as before. What is made small is Pollux's RMSLE(T_grad) + RMSLE(T_iter) + 1e-3*(y - 1)^2; the L-BFGS-B that
+   is used there comes to the same errors, but its small matrices wake all cores, which takes long where these are
+   busy.
 
 What was never seen is thought well of, as there: a faint ridge on every overhead leaves what the observations do not
 tell apart to the samples' own time, so that a Job which has been seen at one size only is expected to scale perfectly;
@@ -30,7 +32,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import Bounds, minimize, nnls
+from scipy.optimize import nnls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,15 +50,24 @@ _GRAIN = 0.01
 """Observed times are rounded to steps of 1 %: a reading that trembles is then the same observation, and its Job keeps
 its model, and its size."""
 _LEAST = 1e-8
-_MOST_OVERLAP = 10.0
 _RIDGE = 1e-2
 """Weight of the optimism beside an observation: biases a coefficient that was well observed by a ten-thousandth."""
 _NODES_OVER_LOCAL = 1.1
 _ENOUGH = 4
 """Observations without which an overlap is not told apart from the rest, and stage 1 is the answer."""
-_STOP = {"maxiter": 40, "ftol": 1e-6}
-"""Of L-BFGS-B: a millionth of the error is far below what observations are rounded by."""
+_OVERLAPS = (1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0)
+"""Those that are tried: the error changes little between one and the next."""
+_OVERLAP_COSTS = 1e-3
+"""Pollux' regularisation of the overlap."""
+_PATIENCE = 2
+"""So many in a row that are no better end the search: the error has one valley."""
+_STEPS = 6
+_SOMEWHAT = 1e-3
+_PROGRESS = 1e-3
+"""What a step must improve the error by, relative, for another one."""
 _COLUMNS = 6
+_COMPUTING = np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+"""The parameters of the time to compute."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -149,9 +160,12 @@ def fit(observations: tuple[Observation, ...]) -> StepTime:
     """
     if not observations:
         raise ValueError("nothing was observed")
-    model = _linear(observations)
-    if len(observations) >= _ENOUGH and _error(model, observations) > TOLERANCE:
-        model = min((model, _refined(observations, model)), key=lambda each: _error(each, observations))
+    seen = _Seen(observations)
+    overlap, values = 1.0, _linear(seen)
+    if len(observations) >= _ENOUGH and seen.error(values, 1.0) > TOLERANCE:
+        overlap, values = _overlapping(seen, values)
+    base, sample, local, local_more, nodes, nodes_more = values.tolist()
+    model = StepTime(base, sample, local, local_more, nodes, nodes_more, overlap)
     if all(each.nodes <= 1 for each in observations):
         nodes_s, more_s = _NODES_OVER_LOCAL * model.local_s, _NODES_OVER_LOCAL * model.local_more_s
         model = replace(model, nodes_s=nodes_s, nodes_more_s=more_s)
@@ -162,107 +176,102 @@ def _rounded(seconds: float) -> float:
     return math.exp(round(math.log(max(seconds, _LEAST)) / _GRAIN) * _GRAIN)
 
 
-def _columns(observations: tuple[Observation, ...]) -> NDArray[np.float64]:
-    """What each parameter but the overlap is multiplied with, by observation."""
-    rows = []
-    for each in observations:
-        local, nodes = each.workers > 1 and each.nodes <= 1, each.workers > 1 and each.nodes > 1
-        more = each.workers - 2
-        rows.append([1, each.batch / each.workers, local, local * more, nodes, nodes * more])
-    return np.asarray(rows, dtype=np.float64)
+def _linear(seen: _Seen) -> NDArray[np.float64]:
+    """Stage 1: both parts of a step add up. Errors count relative to what was observed."""
+    return _least(np.vstack([seen.columns / seen.steps[:, None], seen.computing]), np.ones(seen.rows))
 
 
-def _linear(observations: tuple[Observation, ...]) -> StepTime:
-    """Stage 1."""
-    columns = _columns(observations)
-    steps = np.array([each.step_s for each in observations])
-    # Each row divided by its time: errors count relative to it, and rows of computing beside those of whole steps.
-    known = [index for index, each in enumerate(observations) if each.compute_s is not None]
-    compute = np.array([observations[index].compute_s for index in known], dtype=np.float64).reshape(-1, 1)
-    rows = columns / steps[:, None]
-    computing = columns[known] * [1, 1, 0, 0, 0, 0] / np.maximum(compute, _LEAST)
-    system = np.vstack([rows, computing])
-    scale = np.sqrt((system**2).sum(axis=0))
+def _overlapping(seen: _Seen, start: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    """Stage 2: the overlap and the parameters with the least error; see the module's text."""
+    best, values, worse = (seen.error(start, 1.0), 1.0, start), start, 0
+    for overlap in _OVERLAPS:
+        error, values = _descended(seen, values, overlap)
+        better = error < best[0]
+        best, worse = ((error, overlap, values), 0) if better else (best, worse + 1)
+        if worse == _PATIENCE:
+            break
+    return best[1], best[2]
+
+
+def _descended(seen: _Seen, start: NDArray[np.float64], overlap: float) -> tuple[float, NDArray[np.float64]]:
+    """The least error for an overlap, and where it is: Gauss-Newton steps, shortened where they lead too far."""
+    cost = _OVERLAP_COSTS * (overlap - 1) ** 2
+    error, values = seen.error(start, overlap) + cost, start
+    for _ in range(_STEPS):
+        # Where a part is nothing it has no slope to be given more by.
+        somewhat = np.where(seen.told, np.maximum(values, _SOMEWHAT * seen.typical), 0.0)
+        wanted = _least(*seen.tangent(somewhat, overlap))
+        before = error
+        for part in (1.0, 0.5, 0.25):
+            tried = somewhat + part * (wanted - somewhat)
+            there = seen.error(tried, overlap) + cost
+            if there < error:
+                error, values = there, tried
+                break
+        if error > before * (1 - _PROGRESS):
+            break
+    return error, values
+
+
+def _least(rows: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Parameters of at least nothing that make `rows` come closest to `target`; overheads no larger than they need."""
+    scale = np.sqrt((rows**2).sum(axis=0))
     scale[scale == 0] = 1.0
     # The ridge, in units of a column's own size: on all but the time of a sample.
     ridge = np.diag([_RIDGE, 0, _RIDGE, _RIDGE, _RIDGE, _RIDGE])
-    target = np.concatenate([np.ones(len(system)), np.zeros(_COLUMNS)])
-    solution, _ = nnls(np.vstack([system / scale, ridge]), target)
-    base, sample, local, local_more, nodes, nodes_more = (float(value) for value in solution / scale)
-    return StepTime(base, sample, local, local_more, nodes, nodes_more)
+    solution, _ = nnls(np.vstack([rows / scale, ridge]), np.concatenate([target, np.zeros(_COLUMNS)]))
+    return np.asarray(solution / scale)
 
 
-def _error(model: StepTime, observations: tuple[Observation, ...]) -> float:
-    """Root mean square of the logarithmic errors of the steps' times."""
-    logs = (
-        math.log(max(model.step_s(each.workers, each.nodes, each.batch), _LEAST) / each.step_s) for each in observations
-    )
-    return math.sqrt(sum(log * log for log in logs) / len(observations))
+class _Seen:
+    """Observations as arrays."""
+
+    def __init__(self, observations: tuple[Observation, ...]) -> None:
+        rows = []
+        for each in observations:
+            local, nodes = each.workers > 1 and each.nodes <= 1, each.workers > 1 and each.nodes > 1
+            more = each.workers - 2
+            rows.append([1, each.batch / each.workers, local, local * more, nodes, nodes * more])
+        self.columns = np.asarray(rows, dtype=np.float64)
+        """What each parameter but the overlap is multiplied with, by observation."""
+        self.steps = np.array([each.step_s for each in observations])
+        known = [index for index, each in enumerate(observations) if each.compute_s is not None]
+        compute = np.array([observations[index].compute_s for index in known], dtype=np.float64)
+        only = self.columns[known] * _COMPUTING
+        self.computing = only / np.maximum(compute, _LEAST)[:, None]
+        """Rows that say what computing takes: each 1."""
+        self.rows = len(observations) + len(known)
+        self.told = self.columns.max(axis=0) > 0
+        """The parameters that some observation hangs on."""
+        biggest = np.where(self.told, self.columns.max(axis=0), 1.0)
+        self.typical = np.median(self.steps) / biggest
+
+    def _parts(self, values: NDArray[np.float64], overlap: float) -> tuple[NDArray[np.float64], ...]:
+        """Seconds of computing, of summing and of the step, by observation."""
+        grad = np.maximum(self.columns[:, :2] @ values[:2], _LEAST)
+        sync = np.maximum(self.columns[:, 2:] @ values[2:], _LEAST)
+        return grad, sync, np.exp(np.logaddexp(overlap * np.log(grad), overlap * np.log(sync)) / overlap)
+
+    def error(self, values: NDArray[np.float64], overlap: float) -> float:
+        """Root mean squares of the logarithmic errors of steps, and of computing where it is known, summed."""
+        error = _rms(np.log(self._parts(values, overlap)[2] / self.steps))
+        if len(self.computing):
+            error += _rms(np.log(np.maximum(self.computing @ values, _LEAST)))
+        return error
+
+    def tangent(self, values: NDArray[np.float64], overlap: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The logarithm of the steps' times as if it were linear: rows, and what they are to come to.
+
+        A part's share of d log T_iter is its share of T_iter^y, and the shares sum to 1.
+        """
+        grad, sync, step = self._parts(values, overlap)
+        share = (grad / step) ** overlap
+        rows = np.hstack(
+            [self.columns[:, :2] * (share / grad)[:, None], self.columns[:, 2:] * ((1 - share) / sync)[:, None]]
+        )
+        target = 1 + np.log(self.steps / step)
+        return np.vstack([rows, self.computing]), np.concatenate([target, np.ones(len(self.computing))])
 
 
-def _refined(observations: tuple[Observation, ...], start: StepTime) -> StepTime:
-    """Stage 2. Parameters are counted in units of their share of a typical step, so that all are near 1."""
-    columns = _columns(observations)
-    steps = np.array([each.step_s for each in observations])
-    compute = np.array([math.nan if each.compute_s is None else each.compute_s for each in observations])
-    biggest = columns.max(axis=0)
-    units = np.median(steps) / np.where(biggest > 0, biggest, 1.0)
-    seen = biggest > 0
-    lower = np.append(_LEAST / units, 1.0)
-    upper = np.append(np.where(seen, np.inf, lower[:-1]), _MOST_OVERLAP)
-    linear = (start.base_s, start.sample_s, start.local_s, start.local_more_s, start.nodes_s, start.nodes_more_s)
-    guess = np.append(np.array(linear) / units, 1.0 + 1e-3)
-    # A parameter that stage 1 put to nothing is given a little, for at its bound it has no slope to leave it by.
-    guess[:-1] = np.where(seen, np.maximum(guess[:-1], 1e-3), lower[:-1])
-    found = minimize(
-        _objective,
-        np.clip(guess, lower, upper),
-        args=(columns * units, steps, compute, units),
-        jac=True,
-        bounds=Bounds(lower, upper),
-        method="L-BFGS-B",
-        options=_STOP,
-    )
-    base, sample, local, local_more, nodes, nodes_more = (float(value) for value in found.x[:-1] * units)
-    return StepTime(base, sample, local, local_more, nodes, nodes_more, float(found.x[-1]))
-
-
-def _objective(
-    scaled: NDArray[np.float64],
-    columns: NDArray[np.float64],
-    steps: NDArray[np.float64],
-    compute: NDArray[np.float64],
-    units: NDArray[np.float64],
-) -> tuple[float, NDArray[np.float64]]:
-    """Pollux's objective, and its gradient by the scaled parameters."""
-    values, overlap = scaled[:-1], scaled[-1]
-    grad = np.maximum(columns[:, :2] @ values[:2], _LEAST)
-    sync = np.maximum(columns[:, 2:] @ values[2:], _LEAST)
-    log_grad, log_sync = np.log(grad), np.log(sync)
-    log_step = np.logaddexp(overlap * log_grad, overlap * log_sync) / overlap
-    # How much of a step's logarithm hangs on each of its two parts; the two sum to 1.
-    part = np.exp(overlap * (log_grad - log_step))
-    error, pull = _rmse(log_step - np.log(steps))
-    gradient = np.zeros_like(scaled)
-    gradient[:2] = (pull * part / grad) @ columns[:, :2]
-    gradient[2:-1] = (pull * (1 - part) / sync) @ columns[:, 2:]
-    gradient[-1] = pull @ ((part * log_grad + (1 - part) * log_sync - log_step) / overlap)
-    known = ~np.isnan(compute)
-    if known.any():
-        more, pull = _rmse(log_grad[known] - np.log(compute[known]))
-        error += more
-        gradient[:2] += (pull / grad[known]) @ columns[known, :2]
-    error += 1e-3 * (overlap - 1) ** 2
-    gradient[-1] += 2e-3 * (overlap - 1)
-    for first in (2, 4):
-        ratio = values[first + 1] * units[first + 1] / (values[first] * units[first])
-        error += 1e-2 * ratio**2
-        gradient[first] -= 2e-2 * ratio**2 / values[first]
-        gradient[first + 1] += 2e-2 * ratio**2 / values[first + 1]
-    return float(error), gradient
-
-
-def _rmse(errors: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-    """Root mean square, and its gradient by each error; never quite 0, where it has no gradient."""
-    value = math.sqrt(float(errors @ errors) / len(errors) + 1e-12)
-    return value, errors / (len(errors) * value)
+def _rms(errors: NDArray[np.float64]) -> float:
+    return math.sqrt(float(errors @ errors) / len(errors))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.policies.goodput.choices import Usage
@@ -43,21 +44,11 @@ class Words:
         outlooks: Mapping[str, Outlook],
         choices: Mapping[str, Choice],
     ) -> None:
-        self._service, self._capacity = service, capacity
+        self._service = service
         self._plan, self._outlooks, self._choices = plan, outlooks, choices
         self._alone = Usage(capacity)
         growing = [key for key, choice in choices.items() if plan.options[key].workers > choice.stay.workers]
         self._growing = sorted(growing, key=lambda key: (-choices[key].priority, -self._ratio(key, plan.options[key])))
-
-    def gives_to_gang(self, job: ElasticJob) -> Decision:
-        """A Job whose surplus a waiting gang gets."""
-        gang, size = self._service.causes[job.key], self._service.sizes[job.key]
-        gives = (job.workers - size) * job.gpus_per_worker
-        explanation = (
-            f"{gang.name} waits for {gang.gpus} GPUs: {job.name} gives {gives} and shrinks from {job.workers} "
-            f"to {size} workers"
-        )
-        return self._decision(job, size, Reason.GANG_PENDING, explanation, {}, urgent=True)
 
     def stays_out(self, job: ElasticJob) -> Decision:
         """A Job that is nothing to the queue."""
@@ -117,11 +108,20 @@ class Words:
             return Reason.NOT_WORTH_IT, f"{stays}: {told}, {least}"
         fits = self._alone.apply(choice, best)
         self._alone.apply(choice, choice.stay)
-        if not fits and self._service.served:
-            return Reason.GANG_FIRST, f"{stays}: {told}, but {self._service.served[0].name} waits for GPUs"
-        if not fits:
-            return Reason.NO_ROOM, f"{stays}: {told}, but there is no room for {best.adds} more"
-        return Reason.STEADY, f"{stays}: {told}, but the GPUs are worth more to other Jobs of the queue"
+        if fits:
+            return Reason.STEADY, f"{stays}: {told}, but the GPUs are worth more to other Jobs of the queue"
+        reason, why = self._no_room(best)
+        return reason, f"{stays}: {told}, but {why}"
+
+    def _no_room(self, option: Option) -> tuple[Reason, str]:
+        """Why a size would not fit even if nobody else grew."""
+        if self._service.share_only:
+            gang = self._service.unserved[0]
+            waits = f"{gang.name} waits for {gang.gpus} GPUs within its share"
+            return Reason.FAIR_SHARE, f"{waits}, and meanwhile nobody borrows more"
+        if self._service.served:
+            return Reason.GANG_FIRST, f"{self._service.served[0].name} waits for GPUs"
+        return Reason.NO_ROOM, f"there is no room for {option.adds} more"
 
     def _gain(self, job: ElasticJob, option: Option) -> str:
         ratio, cost = self._ratio(job.key, option), restart_s(job)
@@ -139,7 +139,7 @@ class Words:
         return (job.remaining_s or 0.0) * (1 - 1 / ratio) - cost
 
     def _goodput(self, key: str, option: Option) -> float:
-        return self._outlooks[key].on(option.workers, self._capacity, option.pools)
+        return self._outlooks[key].on(option.workers, option.pools)
 
     def _ratio(self, key: str, option: Option) -> float:
         return self._goodput(key, option) / self._goodput(key, self._choices[key].stay)
@@ -152,8 +152,9 @@ class Words:
             "planned_workers": float(option.workers),
             "cost_s": cost,
             "plan_exact": float(self._plan.exact),
-            "plan_gap": self._plan.gap,
         }
+        if math.isfinite(self._plan.gap):
+            numbers["plan_gap"] = self._plan.gap
         if job.remaining_s is not None:
             numbers["sooner_s"] = self._sooner(job, ratio, cost) if option.workers != job.workers else 0.0
         if job.noise_scale is not None:
@@ -167,8 +168,6 @@ class Words:
         reason: Reason,
         explanation: str,
         numbers: Mapping[str, float],
-        *,
-        urgent: bool = False,
     ) -> Decision:
         return Decision(
             job=job.key,
@@ -176,7 +175,7 @@ class Words:
             to_workers=size,
             reason=reason,
             explanation=explanation,
-            urgent=urgent,
+            urgent=False,
             policy="goodput",
             numbers=numbers,
         )

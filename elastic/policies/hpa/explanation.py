@@ -7,29 +7,12 @@ from typing import TYPE_CHECKING
 from kfp_volcano.elastic.policies.policy import Decision, Reason
 
 if TYPE_CHECKING:
-    from kfp_volcano.elastic.policies.gangs import Service
     from kfp_volcano.elastic.policies.hpa.controller import Outcome
     from kfp_volcano.elastic.policies.hpa.metrics import Proposal, Reading
     from kfp_volcano.elastic.policies.hpa.situation import Situation
     from kfp_volcano.elastic.policies.snapshot import ElasticJob
 
-__all__ = ["explained", "gives"]
-
-
-def gives(job: ElasticJob, service: Service, policy: str) -> Decision:
-    """The decision of a Job whose surplus a waiting gang is owed."""
-    gang, size = service.causes[job.key], service.sizes[job.key]
-    return Decision(
-        job=job.key,
-        from_workers=job.workers,
-        to_workers=size,
-        reason=Reason.GANG_PENDING,
-        explanation=f"{gang.name} waits for {gang.gpus} GPUs: {job.name} gives "
-        f"{(job.workers - size) * job.gpus_per_worker} and shrinks from {job.workers} to {size} workers",
-        urgent=True,
-        policy=policy,
-        recommended=size,
-    )
+__all__ = ["explained"]
 
 
 def explained(job: ElasticJob, size: int, outcome: Outcome, situation: Situation, policy: str) -> Decision:
@@ -64,7 +47,7 @@ def _changing(job: ElasticJob, size: int, outcome: Outcome, situation: Situation
     brake = "" if limited.status == "False" else ", as far as its behavior allows at once"
     proposed = situation.proposals[job.key]
     if job.key in situation.by_queue:
-        return Reason.QUEUE_BUSY, f"{situation.allowed.says}{brake}"
+        return Reason.QUEUE_TIGHT, f"{situation.allowed.says}{brake}"
     if proposed is None:
         return Reason.QUEUE_IDLE, f"{situation.allowed.says}{brake}"
     reason = Reason.ABOVE_TARGET if size > job.workers else Reason.BELOW_TARGET
@@ -140,6 +123,9 @@ def _no_room(job: ElasticJob, situation: Situation) -> tuple[Reason, str]:
     promised = sum(gang.gpus for gang in service.served)
     if promised and (allowed.gpus is None or allowed.gpus + promised >= cost):
         return Reason.GANG_FIRST, f"{says}what is free is for {service.served[0].name}, which waits"
+    if service.share_only and service.room.limit < cost:
+        vain = service.unserved[0]
+        return Reason.FAIR_SHARE, f"{vain.name} waits within its share, so that its queue borrows no more"
     if allowed.near:
         return Reason.WITHIN_TOLERANCE, f"{allowed.says}, which is within the tolerance"
     if allowed.to_take == 0:

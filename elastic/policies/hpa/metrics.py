@@ -60,7 +60,9 @@ class Failure(NamedTuple):
     @property
     def reason(self) -> str:
         """The reason of the condition that says so."""
-        return f"FailedGet{self.spec.type}Metric"
+        spec = self.spec
+        known = (spec.resource, spec.container_resource, spec.pods, spec.object, spec.external)
+        return f"FailedGet{spec.type}Metric" if any(known) else "InvalidMetricSourceType"
 
 
 class Proposal(NamedTuple):

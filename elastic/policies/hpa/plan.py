@@ -1,16 +1,21 @@
 """How what a queue's Jobs may take, or have to give, is shared out among them, in whole sizes. Pure.
 
 One order for the whole queue: who may grow grows by single sizes, of the highest priority first and among those the
-one that holds the fewest GPUs; who has to give gives by single sizes, of the lowest priority first and among those the
-one that holds most. So Jobs of one priority even out, and none is handed the whole of what is there for all.
+one that holds the fewest GPUs; who has to give gives by single sizes, in the order of `giving`: lowest priority, most
+surplus, and so on. So Jobs of one priority even out, and none is handed the whole of what is there for all.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.policies.giving import standing
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kfp_volcano.elastic.policies.room import Room
     from kfp_volcano.elastic.policies.snapshot import ElasticJob
@@ -18,41 +23,40 @@ if TYPE_CHECKING:
 __all__ = ["fitting", "grown", "shrunk"]
 
 
-def grown(
-    jobs: Sequence[ElasticJob], wishes: Mapping[str, int], room: Room, gpus: int | None
-) -> tuple[dict[str, int], Room]:
-    """Sizes of Jobs that grow towards their wishes within `gpus` and what is physically free, and what is left."""
+def grown(jobs: Sequence[ElasticJob], wishes: Mapping[str, int], room: Room, gpus: int | None) -> dict[str, int]:
+    """Sizes of the Jobs that grow towards their wishes, within `gpus` where that is not None and what is free."""
     sizes: dict[str, int] = {}
-    waiting = [job for job in jobs if job.gpus_per_worker and wishes[job.key] > job.workers]
-    while waiting:
-        job = min(waiting, key=lambda job: (-job.priority, _gpus(job, sizes), job.key))
-        before = sizes.get(job.key, job.workers)
-        size = min((size for size in job.sizes if before < size <= wishes[job.key]), default=None)
-        cost = 0 if size is None else (size - before) * job.gpus_per_worker
-        after = None
-        if size is not None and (gpus is None or cost <= gpus):
-            after = room.take([(job.shape, job.gpus_per_worker)] * (size - before))
-        if size is None or after is None:
-            waiting.remove(job)
+    draft, left = room.draft(), math.inf if gpus is None else gpus
+    growing = {job.key: job for job in jobs if job.gpus_per_worker and wishes[job.key] > job.workers}
+    turns = [(-job.priority, job.workers * job.gpus_per_worker, key) for key, job in growing.items()]
+    heapify(turns)
+    while turns:
+        priority, _, key = heappop(turns)
+        job = growing[key]
+        before = sizes.get(key, job.workers)
+        size = min((size for size in job.sizes if before < size <= wishes[key]), default=None)
+        if size is None or (size - before) * job.gpus_per_worker > left:
             continue
-        sizes[job.key], room = size, after
-        gpus = None if gpus is None else gpus - cost
-    return sizes, room
+        if draft.take([(job.shape, job.gpus_per_worker)] * (size - before)):
+            sizes[key] = size
+            left -= (size - before) * job.gpus_per_worker
+            heappush(turns, (priority, size * job.gpus_per_worker, key))
+    return sizes
 
 
-def shrunk(jobs: Sequence[ElasticJob], gpus: int) -> dict[str, int]:
-    """Sizes of Jobs that give so many GPUs together, or as many as they can; the last gives no more than it has to."""
+def shrunk(jobs: Iterable[ElasticJob], gpus: int) -> dict[str, int]:
+    """Sizes of the Jobs that give so many GPUs together, or as many as they can; none gives once it is enough."""
     sizes: dict[str, int] = {}
-    giving = [job for job in jobs if job.gpus_per_worker]
-    while giving and gpus > 0:
-        job = min(giving, key=lambda job: (job.priority, -_gpus(job, sizes), job.key))
-        before = sizes.get(job.key, job.workers)
-        size = max((size for size in job.sizes if size < before), default=None)
-        if size is None:
-            giving.remove(job)
-            continue
-        gpus -= (before - size) * job.gpus_per_worker
-        sizes[job.key] = size
+    turns = [(standing(job), job) for job in jobs if job.gpus_per_worker] if gpus > 0 else []
+    heapify(turns)
+    while turns and gpus > 0:
+        _, job = heappop(turns)
+        size = max((size for size in job.sizes if size < job.workers), default=None)
+        if size is not None:
+            gpus -= (job.workers - size) * job.gpus_per_worker
+            sizes[job.key] = size
+            smaller = replace(job, workers=size)
+            heappush(turns, (standing(smaller), smaller))
     return sizes
 
 
@@ -75,7 +79,3 @@ def _next(job: ElasticJob, sign: int, *, moved: bool) -> int:
         return job.workers
     beyond = (size for size in job.sizes if (size - job.workers) * sign > 0)
     return min(beyond, key=lambda size: abs(size - job.workers), default=job.workers)
-
-
-def _gpus(job: ElasticJob, sizes: Mapping[str, int]) -> int:
-    return sizes.get(job.key, job.workers) * job.gpus_per_worker

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from kfp_volcano.elastic.policies.gangs import serve
+from kfp_volcano.elastic.policies.gangs import owed, serve
 from kfp_volcano.elastic.policies.hpa.controller import reconcile
-from kfp_volcano.elastic.policies.hpa.explanation import explained, gives
+from kfp_volcano.elastic.policies.hpa.explanation import explained
 from kfp_volcano.elastic.policies.hpa.history import History, ScaleEvent, change_within, longest_period
 from kfp_volcano.elastic.policies.hpa.metrics import Proposal, proposal
 from kfp_volcano.elastic.policies.hpa.plan import fitting, grown, shrunk
@@ -34,6 +34,7 @@ from kfp_volcano.schemas.hpa import (
 )
 
 if TYPE_CHECKING:
+    from kfp_volcano.elastic.policies.gangs import Service
     from kfp_volcano.elastic.policies.hpa.controller import Outcome
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot, Resized
@@ -63,16 +64,21 @@ class Hpa:
 
     def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
         """One decision for each Job, sorted by key; see `Policy`."""
-        service = serve(snapshot)
+        return self.decide_beside(snapshot, serve(snapshot))
+
+    def decide_beside(self, snapshot: QueueSnapshot, service: Service) -> tuple[Decision, ...]:
+        """See `Serving`."""
         jobs = sorted(snapshot.jobs, key=lambda job: job.key)
         free = unclaimed(service.room, snapshot)
         queue = [metric for metric in self.spec.metrics if _of_queue(metric)]
         workers = [metric for metric in self.spec.metrics if not _of_queue(metric)]
-        allowed = allowance(queue, snapshot, snapshot.limit_gpus - free.limit_later, self._tolerance)
+        withheld = snapshot.limit_gpus - snapshot.share_gpus if service.share_only else 0
+        in_use = snapshot.limit_gpus - free.limit_later - withheld
+        allowed = allowance(queue, snapshot, in_use, self._tolerance)
         others = [job for job in jobs if job.key not in service.sizes]
         proposals = {job.key: self._proposal(job, workers, snapshot) for job in others}
         wishes = {job.key: self._wish(job, proposals[job.key], bounded=bool(queue)) for job in others}
-        plan, left = grown(others, wishes, free, allowed.to_take)
+        plan = grown(others, wishes, free, allowed.to_take)
         plan |= {job.key: wishes[job.key] for job in others if wishes[job.key] < job.workers}
         given = sum((job.workers - plan[job.key]) * job.gpus_per_worker for job in others if _falls(job, plan))
         by_queue = shrunk([job for job in others if job.key not in plan], allowed.to_give - given)
@@ -80,7 +86,6 @@ class Hpa:
             snapshot=snapshot,
             service=service,
             allowed=allowed,
-            free=left,
             plan={**plan, **by_queue},
             wishes=wishes,
             proposals=proposals,
@@ -90,9 +95,23 @@ class Hpa:
             settings=self.settings,
         )
         return tuple(
-            gives(job, service, self.name) if job.key in service.sizes else self._decided(job, situation)
+            replace(owed(job, service, self.name), recommended=service.sizes[job.key])
+            if job.key in service.sizes
+            else self._decided(job, situation)
             for job in jobs
         )
+
+    def next_change(self, snapshot: QueueSnapshot) -> float | None:
+        """When a recommendation leaves a window, or a change of size a policy's period; see `Changing`."""
+        behavior = self.spec.behavior
+        both = (behavior.scale_up, behavior.scale_down) if behavior else ()
+        own = [each.stabilization_window_seconds for each in both]
+        windows = {float(each) for each in own if each is not None} | {self.settings.down_window_s}
+        periods = {float(policy.period_seconds) for rules in both for policy in rules.policies}
+        seen = [each.at for memory in snapshot.memory.jobs.values() for each in memory.recommendations]
+        done = [each.at for job in snapshot.jobs for each in job.resizes]
+        ends = [at + window for at in seen for window in windows] + [at + period for at in done for period in periods]
+        return min((end for end in ends if end > snapshot.at), default=None)
 
     @property
     def _tolerance(self) -> Tolerance:

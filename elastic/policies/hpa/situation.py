@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.hpa.metrics import Proposal
     from kfp_volcano.elastic.policies.hpa.queue_metrics import Allowance
     from kfp_volcano.elastic.policies.hpa.replicas import Settings
-    from kfp_volcano.elastic.policies.room import Room
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.schemas.hpa import HpaSpec
 
@@ -28,8 +27,6 @@ class Situation:
     snapshot: QueueSnapshot
     service: Service
     allowed: Allowance
-    free: Room
-    """What remains once every growth of the plan has its GPUs."""
     ranges: Mapping[str, tuple[int, int]]
     """The sizes between which each Job may be."""
     proposals: Mapping[str, Proposal | None]

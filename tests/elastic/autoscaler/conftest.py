@@ -5,14 +5,19 @@ Nothing happens between two calls: `settle` lets controllers, scheduler and node
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kfp_volcano.schemas.names import GPU, PROGRESS, RESIZE
-from kfp_volcano.schemas.records import Progress, ResizeOutcome, dump, parse_list
+from kfp_volcano.elastic.autoscaler.index import WATCHED
+from kfp_volcano.elastic.autoscaler.lease import JobLease
+from kfp_volcano.elastic.autoscaler.view import Stamped
+from kfp_volcano.schemas.names import GPU, PROGRESS, REQUEST, RESIZE
+from kfp_volcano.schemas.records import Progress, ResizeOutcome, ResizeRequest, dump, parse, parse_list
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
+from kfp_volcano.volcano.cluster.base import Event
 from kfp_volcano.volcano.cluster.store import Store
 from kfp_volcano.volcano.manifests.job import job_manifest
 from kfp_volcano.volcano.manifests.resize import workers
@@ -22,6 +27,8 @@ from kfp_volcano.volcano.model.queues import root_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from kfp_volcano.volcano.model.objects import Transition
 
 START = 1_790_000_000.0
 
@@ -78,6 +85,28 @@ class VirtualCluster:
         if lost:
             write()
         raise Killed("killed")
+
+    def live(self, scaler: Any, seconds: float) -> None:
+        """Let time pass, and an autoscaler with it."""
+        end = self.now + seconds
+        while self.now < end:
+            look_at = scaler.turn()
+            assert look_at >= self.now
+            self.wait(0, min(look_at, end) - self.now)
+
+    def request(self, name: str = "digits") -> ResizeRequest:
+        """What a Job was asked last."""
+        return parse(ResizeRequest, annotation(self.job(name), REQUEST))
+
+    def follow(self, holder: str = "train-1:abc", name: str = "digits") -> JobLease:
+        """A follower that holds a Job's Lease, and does nothing."""
+        lease = JobLease(self, "ml", name, holder=holder, clock=lambda: self.now)
+        assert lease.hold()
+        return lease
+
+    def view(self) -> VirtualView:
+        """Another autoscaler's eyes."""
+        return VirtualView(self)
 
     def fail_at(self, number: int, *, lost: bool) -> None:
         self.writes = 0
@@ -214,6 +243,39 @@ class VirtualCluster:
             and (pod.get("status") or {}).get("phase") == "Running"
             for pod in self.objects("Pod")
         )
+
+
+class VirtualView:
+    """What an autoscaler sees of a virtual cluster: always up to date; waiting is what lets time pass."""
+
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self._cluster = cluster
+        self._stamped = Stamped(lambda: cluster.now)
+        for kind in WATCHED:
+            objects, version = cluster.store.list(kind)
+            self._stamped.index.replace(kind, objects, version)
+        cluster.store.listen(self._happened)
+
+    def _happened(self, transition: Transition) -> None:
+        if transition.kind in WATCHED:
+            manifest = transition.new or transition.old
+            self._stamped.apply(transition.kind, Event("MODIFIED" if transition.new else "DELETED", manifest))
+
+    @property
+    def stale_since(self) -> float | None:
+        return self._cluster.stale_since
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def wait(self, version: int, timeout_s: float) -> int:
+        return self._cluster.wait(version, timeout_s)
+
+    def reading(self) -> Any:
+        return nullcontext(self._stamped)
 
 
 class Killed(BaseException):

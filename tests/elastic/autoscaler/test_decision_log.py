@@ -231,6 +231,7 @@ def test_a_job_that_has_ended_is_accounted_for(tmp_path: Path) -> None:
     assert line == {
         "kind": "ended",
         "queue": "research",
+        "experiment": "compare",
         "arm": "b",
         "resizes": 1,
         "since": AT,

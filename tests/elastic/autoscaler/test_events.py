@@ -11,7 +11,7 @@ from kfp_volcano.elastic.autoscaler.events import AGAIN_S, Events
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.errors import ForbiddenError
 from kfp_volcano.schemas.records import Phase
-from told import AT, decision, outcome, snapshot
+from told import AT, class_change, decision, outcome, snapshot
 
 
 class Told:
@@ -91,6 +91,14 @@ def test_reasons_that_alternate_are_not_a_flood(told: Told) -> None:
             events.decided(snapshot(at=told.now), [decision("ml/digits", reason=reason)], {}, lag_s=0.0)
 
     assert [count for _, _, count in told.by(tell)] == [1, 1]
+
+
+def test_another_class_is_told_once(told: Told) -> None:
+    """With both classes, and why."""
+    for _ in range(2):
+        told.by(lambda events: events.reranked("research", "ml/digits", class_change()))
+    text = "batch-low to batch: digits has waited for 45 min (WaitedLong)"
+    assert told.by(lambda _: None) == [("PriorityChanged", text, 1)]
 
 
 def test_a_job_that_is_gone_is_no_trouble(told: Told) -> None:

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from kfp_volcano.elastic.autoscaler.fleet import Fleet
 from kfp_volcano.elastic.autoscaler.limits import limits, overdue
-from kfp_volcano.elastic.autoscaler.loop import QueueAutoscaler
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
 
@@ -17,13 +17,13 @@ FIXED = {"elasticity": {"strategy": "fixed"}}
 def live(cluster, seconds):
     """An autoscaler of the queue, and nobody else, for some time."""
     numbers = itertools.count()
-    scaler = QueueAutoscaler(
+    scaler = Fleet(
         cluster,
         namespace="ml",
-        queue="research",
-        policy=Guarded(Threshold()),
+        queues=lambda _: ["research"],
+        policies=lambda _: Guarded(Threshold()),
         identity="shared",
-        informer=cluster,
+        view=cluster.view(),
         clock=lambda: cluster.now,
         new_id=lambda: f"r{next(numbers)}",
     )

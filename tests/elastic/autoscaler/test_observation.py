@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from kfp_volcano.elastic.autoscaler.observation import WATCHED, QueueView, observe
+from kfp_volcano.elastic.autoscaler.observation import WATCHED, indexed, observe
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE, NodeState
 from kfp_volcano.schemas.names import GPU, HOLD, PROGRESS, REQUEST, RESIZE
-from kfp_volcano.schemas.records import Hold, Phase, ResizeOutcome, ResizeRequest
+from kfp_volcano.schemas.records import Hold, LossTrend, Measured, Phase, Progress, ResizeOutcome, ResizeRequest
 
 NOW = 1_790_000_000.0
 
@@ -233,6 +235,33 @@ def test_surplus_without_a_node_is_seen_waiting(cluster):
     assert seen.waiting_since == NOW
 
 
+def test_what_training_measured_is_seen(cluster):
+    """Throughput by size, with the GPU class of the nodes it is on now; the noise scale; a loss that runs away."""
+    cluster.submit(initial=4)
+    sizes = tuple(Measured(workers=workers, throughput=90.0 * workers, batch=64) for workers in (2, 4))
+    progress = Progress(
+        step=10,
+        total_steps=100,
+        samples=640,
+        epoch=0,
+        throughput=360.0,
+        workers=4,
+        batch=64,
+        lr=0.1,
+        at=NOW,
+        measured=sizes,
+        noise_scale=900.0,
+        trend=LossTrend(now=9.0, best=0.5, spread=0.1),
+    )
+    cluster.annotate(PROGRESS, progress)
+    objects = {kind: cluster.objects(kind) for kind in WATCHED}
+    for each in objects["Node"]:
+        each["metadata"]["labels"] = {"gpu.class": "a100"}
+    [seen] = observe(objects, queue="research", now=NOW).jobs
+    assert seen.measured == (sizes[0], replace(sizes[1], gpu_class="a100"))
+    assert (seen.noise_scale, seen.diverging) == (900.0, True)
+
+
 @pytest.mark.parametrize(
     "garbage", ["", "null", "[]", "{", '"x"', "7", '[{"id":1}]', "[null]", '{"until":"soon","by":"x"}']
 )
@@ -257,8 +286,7 @@ def test_the_timeline_tells_who_holds_and_who_waits(cluster):
     """Held and asked-for GPUs, by Job and team; the number of workers for elastic ones."""
     cluster.submit(initial=6)
     cluster.submit_gang(pods=4)
-    view = QueueView({kind: cluster.objects(kind) for kind in WATCHED}, "research")
-    assert view.timeline_entry(NOW) == {
+    assert indexed({kind: cluster.objects(kind) for kind in WATCHED}).timeline_entry("research", NOW) == {
         "kind": "queue",
         "time": NOW,
         "queue": "research",
@@ -274,7 +302,7 @@ def test_the_timeline_tells_who_holds_and_who_waits(cluster):
 def test_a_job_that_has_ended_leaves_the_timeline(cluster):
     """As soon as it holds nothing."""
     done = job("done", phase="Completed")
-    assert QueueView(objects(queue("research"), *NODES, done), "research").timeline_entry(NOW)["jobs"] == []
+    assert indexed(objects(queue("research"), *NODES, done)).timeline_entry("research", NOW)["jobs"] == []
     held = pod("done", "main", 0, node="node-0")
-    entry = QueueView(objects(queue("research"), *NODES, done, held), "research").timeline_entry(NOW)
+    entry = indexed(objects(queue("research"), *NODES, done, held)).timeline_entry("research", NOW)
     assert entry["jobs"][0]["gpus"] == 1

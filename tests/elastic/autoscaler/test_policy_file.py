@@ -68,7 +68,9 @@ def test_a_change_is_in_force_once_it_has_settled(path: Path) -> None:
     assert watched.share == 0.5
     assert watched.file.policy_of("research") is made
     assert watched.after()
+    assert watched.file.spec_in_use("research") != watched.file.spec_of("research")
     assert watched.share == 0.25
+    assert watched.file.spec_in_use("research") == watched.file.spec_of("research")
     assert watched.told == [None]
     assert not watched.settled()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -18,9 +22,20 @@ import ray
 
 from kfp_volcano.elastic.autoscaler.actor import RAY_NAMESPACE, sidecar_name, start_sidecar
 from kfp_volcano.elastic.autoscaler.execution import execute
-from kfp_volcano.elastic.autoscaler.lease import JobLease
+from kfp_volcano.elastic.autoscaler.leading import lease_name
+from kfp_volcano.elastic.autoscaler.lease import JobLease, term_of
 from kfp_volcano.schemas import names
-from kfp_volcano.schemas.records import MembershipChange, Phase, Progress, ResizeOutcome, dump, parse, parse_list
+from kfp_volcano.schemas.records import (
+    Hold,
+    MembershipChange,
+    Phase,
+    Progress,
+    ResizeOutcome,
+    ResizeRequest,
+    dump,
+    parse,
+    parse_list,
+)
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.annotations import annotation, update_annotation
 from kfp_volcano.volcano.cluster.host import RemoteCluster, start_host, stop_host
@@ -30,14 +45,18 @@ from kfp_volcano.volcano.manifests.status import JobState, job_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 PATIENCE_S = 90.0
+TOKEN: dict[str, str] = {}
+"""What other processes need to reach the host's Ray."""
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An embedded cluster in its own Ray, as `KFP_VOLCANO_CLUSTER` names it."""
     address = start_host(tmp_path_factory.mktemp("cluster"))
+    TOKEN.update({name: value for name, value in os.environ.items() if name.startswith("RAY_")})
     yield f"embedded:{address}"
     # Informers that have been stopped end with the next event of their kind; Ray must not go before.
     cluster = RemoteCluster(address)
@@ -53,7 +72,7 @@ class Seen:
 
     def __init__(self, cluster: Any) -> None:
         self.cluster = cluster
-        self.informer = Informer(cluster, ("Job", "Pod"))
+        self.informer = Informer(cluster, ("Job", "Pod", "Lease"))
         self.informer.start()
 
     def submit(self, name: str, *, coordinated: bool = False, low: int = 2, high: int = 8) -> None:
@@ -143,7 +162,7 @@ def test_an_actor_that_is_killed_comes_back_and_goes_on(seen, tmp_path):
     assert start_sidecar(queue="research", job="ml/digits", folder=tmp_path) == actor
     seen.until(lambda: seen.annotation("digits", names.REQUEST))
     pid = ray.get(actor.pid.remote())
-    assert "QueueAutoscaler" in " ".join(psutil.Process(pid).cmdline())
+    assert "FleetActor" in " ".join(psutil.Process(pid).cmdline())
     os.kill(pid, signal.SIGKILL)
     follower.release()  # the next one finds nobody following: it is to act itself
     trains(seen, "digits", Phase.READY)
@@ -162,6 +181,141 @@ def test_an_actor_that_is_killed_comes_back_and_goes_on(seen, tmp_path):
     gone(pid)
     with pytest.raises(ValueError, match=sidecar_name("ml/digits")):
         ray.get_actor(sidecar_name("ml/digits"), RAY_NAMESPACE)
+
+
+class Replica:
+    """`kfp-volcano autoscaler run` as a process, started anew under the same name as Kubernetes would."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self._log = folder / f"{name}.log"
+        self._command = [sys.executable, "-P", "-m", "kfp_volcano", "autoscaler", "run", "--queue", "research"]
+        self._command += ["--identity", name, "--metrics-port", "0", "--log-format", "json"]
+        self.start()
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, env={**os.environ, **TOKEN})
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        self.process.terminate()
+        return self.process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def replicas(seen: Seen, tmp_path: Path) -> Iterator[list[Replica]]:
+    """Two of them; none is left afterwards."""
+    made = [Replica(name, tmp_path) for name in ("one", "two")]
+    yield made
+    for each in made:
+        each.kill()
+
+
+def leads(seen: Seen) -> str:
+    """Who holds the queue's Lease."""
+    name = lease_name("research")
+    found = (lease for lease in seen.informer.objects("Lease") if lease["metadata"]["name"] == name)
+    return next((term_of(lease).holder.partition("/")[0] for lease in found), "")
+
+
+def keeps_training(seen: Seen, name: str, size: int) -> None:
+    """Once the Job's pods for a size run, its training shows that size."""
+
+    def ready() -> bool:
+        found = seen.outcomes(name)
+        return bool(found) and found[-1].to_workers == size and found[-1].phase in {Phase.READY, Phase.DONE}
+
+    seen.until(ready)
+    update_annotation(
+        seen.cluster, "Job", name, "ml", names.PROGRESS, lambda _: dump(replace(progress(1), workers=size))
+    )
+
+
+def at_rest(seen: Seen, name: str, size: int) -> bool:
+    """Whether the Job has come to a size."""
+    found = seen.outcomes(name)
+    return bool(found) and found[-1].to_workers == size and found[-1].phase is Phase.DONE
+
+
+def fleet_actors() -> list[int]:
+    """The processes of all actors."""
+    ours = psutil.Process().children(recursive=True)
+    return [each.pid for each in ours if each.status() != psutil.STATUS_ZOMBIE and "FleetActor" in each.name()]
+
+
+class Versions:
+    """Every version of a Job, as they come: its request's id and its outcomes."""
+
+    def __init__(self, cluster: Any, name: str) -> None:
+        self.seen: list[tuple[str | None, list[ResizeOutcome]]] = []
+        self._stopped = threading.Event()
+        self._cluster, self._name = cluster, name
+        self._since = cluster.list("Job", "ml")[1]
+        self._thread = threading.Thread(target=self._follow)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        while not self._stopped.is_set():
+            for event in self._cluster.watch("Job", "ml", resource_version=self._since, timeout_s=1):
+                self._since = event.resource_version
+                if event.type == "MODIFIED" and event.object["metadata"]["name"] == self._name:
+                    request = annotation(event.object, names.REQUEST)
+                    asked = parse(ResizeRequest, request).id if request else None
+                    self.seen.append((asked, parse_list(ResizeOutcome, annotation(event.object, names.RESIZE))))
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+
+@pytest.mark.slow
+def test_two_replicas_never_decide_twice_whoever_is_killed(seen, replicas):
+    """kill -9 of actors and supervisors at any moment: each resize is asked once, after the last one was answered."""
+    seen.submit("digits", low=1)
+    versions = Versions(seen.cluster, "digits")
+    chance = random.Random(7)
+    try:
+        for turn, size in enumerate((4, 2, 5, 1, 6, 3)):
+            hold = Hold(until=time.time() + 600, by="ada", override=size)
+            update_annotation(seen.cluster, "Job", "digits", "ml", names.HOLD, lambda _, hold=hold: dump(hold))
+            before = len(versions.seen)
+            changes = chance.randrange(4)
+            seen.until(lambda before=before, changes=changes: len(versions.seen) >= before + changes)
+            if turn % 2:
+                victim = chance.choice(replicas)
+                victim.kill()
+                victim.start()
+            elif fleet_actors():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(chance.choice(fleet_actors()), signal.SIGKILL)
+            trained = threading.Thread(target=keeps_training, args=(seen, "digits", size))
+            trained.start()
+            seen.until(lambda size=size: at_rest(seen, "digits", size))
+            trained.join()
+    finally:
+        versions.stop()
+    asked = list(dict.fromkeys(request for request, _ in versions.seen if request))
+    assert len(asked) == 6
+    known: str | None = None
+    for before, (request, outcomes) in pairwise([(None, []), *versions.seen]):
+        if request != known:
+            assert all(outcome.phase.final for outcome in before[1])
+            assert known is None or known in {outcome.id for outcome in before[1]}
+            known = request
+        assert len({outcome.id for outcome in outcomes}) == len(outcomes)
+        assert sum(not outcome.phase.final for outcome in outcomes) <= 1
+    leader = leads(seen)
+    assert leader in {"one", "two"}
+    [heir] = [each for each in replicas if each.name != leader]
+    [led] = [each for each in replicas if each.name == leader]
+    assert led.end() == 0
+    seen.until(lambda: leads(seen) == heir.name)
+    assert heir.end() == 0
+    assert leads(seen) == ""
 
 
 def test_execution_follows_real_pods(seen):

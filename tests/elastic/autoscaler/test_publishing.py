@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from kfp_volcano.elastic.autoscaler.publishing import CHANGES_KEPT, ProgressPublisher, with_history
+from kfp_volcano.elastic.autoscaler.publishing import ProgressPublisher, with_history
+from kfp_volcano.elastic.coordination.history import CHANGES_KEPT
 from kfp_volcano.errors import UnavailableError
 from kfp_volcano.schemas.names import PROGRESS
 from kfp_volcano.schemas.records import MembershipChange, Progress, dump, parse

@@ -27,7 +27,7 @@ def rises(to="batch", *, before="batch-low"):
 
 
 def carry_out(cluster, *changes):
-    Ranker(cluster, identity="autoscaler").carry_out(changes, VALUES, cluster.now)
+    return list(Ranker(cluster, identity="autoscaler").carry_out(changes, VALUES, cluster.now))
 
 
 def test_a_change_stands_on_the_job_with_its_reason(cluster):
@@ -62,7 +62,8 @@ def test_a_person_s_choice_is_the_new_base(cluster):
 
 def test_a_class_that_the_job_cannot_have_stops_nothing(cluster):
     """The change is left out, the next ones are made."""
-    carry_out(cluster, rises("absent"), rises())
+    [(job, _)] = carry_out(cluster, rises("absent"), rises())
+    assert job == "ml/digits"
     assert cluster.job()["spec"]["priorityClassName"] == "batch"
 
 

@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry
 from kfp_volcano.elastic.autoscaler.telemetry import PREFIX, Telemetry
 from kfp_volcano.elastic.policies.memory import Breaker, Memory
 from kfp_volcano.elastic.policies.policy import Reason
-from kfp_volcano.errors import UnavailableError
+from kfp_volcano.errors import SpecError, UnavailableError
 from kfp_volcano.schemas.records import Phase
-from told import AT, decision, outcome, snapshot
+from told import AT, class_change, decision, outcome, snapshot
 
 
 class Metrics:
@@ -18,7 +18,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.telemetry = Telemetry(self.registry)
+        self.telemetry = Telemetry(self.registry, clock=lambda: AT + 0.3)
 
     def __call__(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(f"{PREFIX}_{name}", {"queue": "research", **labels})
@@ -40,6 +40,7 @@ def test_decisions_and_requests_are_counted_by_reason(metrics: Metrics) -> None:
     assert metrics("requests_total", policy="threshold", reason="AtMaximum") is None
     assert metrics("lag_seconds_bucket", le="0.02") == 0
     assert metrics("lag_seconds_bucket", le="0.05") == 2
+    assert metrics("turn_seconds_sum") == pytest.approx(0.6)
 
 
 def test_gauges_show_the_queue_as_it_was_seen_last(metrics: Metrics) -> None:
@@ -88,6 +89,12 @@ def test_resizes_are_counted_by_how_they_ended(metrics: Metrics) -> None:
     assert metrics("pause_seconds_sum") == 0.3
 
 
+def test_changes_of_class_are_counted_by_reason(metrics: Metrics) -> None:
+    """As resizes are."""
+    metrics.telemetry.reranked("research", "ml/digits", class_change())
+    assert metrics("class_changes_total", reason="WaitedLong") == 1
+
+
 def test_one_that_stands_by_shows_no_queue(metrics: Metrics) -> None:
     """Whoever lost a queue shows what it counted, and none of what may have changed since."""
     metrics.telemetry.leads("research", leading=True)
@@ -107,4 +114,12 @@ def test_a_queue_that_went_leaves_no_series(metrics: Metrics) -> None:
     metrics.telemetry.failed("research", UnavailableError("no answer"))
     assert metrics("failures_total", error="UnavailableError") == 1
     metrics.telemetry.forget("research")
-    assert [sample for family in metrics.registry.collect() for sample in family.samples] == []
+    assert {family.name for family in metrics.registry.collect() if family.samples} == {f"{PREFIX}_policies_wrong"}
+
+
+def test_wrong_policies_show_until_they_are_right(metrics: Metrics) -> None:
+    """The last good ones stay in force; this is how one learns of it."""
+    metrics.telemetry.policies(SpecError("no such policy"))
+    assert metrics.registry.get_sample_value(f"{PREFIX}_policies_wrong") == 1
+    metrics.telemetry.policies(None)
+    assert metrics.registry.get_sample_value(f"{PREFIX}_policies_wrong") == 0

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from kfp_volcano.elastic.policies.adaptive import Adaptive
-from kfp_volcano.elastic.policies.choice import _BUILT_IN, policy_for
+from kfp_volcano.elastic.policies.choice import _BUILT_IN, policy_for, priorities_for, requests_for
+from kfp_volcano.elastic.policies.goodput.programme import Bounded
+from kfp_volcano.elastic.policies.priorities import PrioritySettings
+from kfp_volcano.elastic.policies.requests import RequestSettings
 from kfp_volcano.elastic.policies.settings import AdaptiveSettings, Down, GuardSettings, ThresholdSettings, Up
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import SpecError
@@ -26,6 +29,9 @@ SETTINGS = {
     ("threshold", "down"): Down,
     ("adaptive",): AdaptiveSettings,
     ("guards",): GuardSettings,
+    ("goodput",): Bounded,
+    ("priorities",): PrioritySettings,
+    ("requests",): RequestSettings,
 }
 """The types of the blocks of settings, by where they stand in a spec."""
 
@@ -49,7 +55,8 @@ def test_a_block_has_the_keys_and_defaults_of_its_type(block: tuple[str, ...]) -
     kind = SETTINGS[block]
     defaults = {key: child_rule({"properties": rules}, key, SCHEMA).get("default") for key in rules}
     given = {key: value for key, value in defaults.items() if value is not None}
-    assert typed(kind, given) == kind()
+    least = {key: rules[key]["examples"][0] for key in required}
+    assert typed(kind, {**least, **given}) == typed(kind, least)
     for key, field in fields.items():
         if field.default is not None and key not in required:
             assert key in given, key
@@ -80,6 +87,16 @@ def test_adaptive_is_one_of_the_policies_it_names() -> None:
     assert adaptive.settings.idle_for_s == 300
     assert adaptive.careful == Threshold(settings=ThresholdSettings(up=Up(idle_share=0.7)))
     assert adaptive.aggressive == Adaptive().aggressive
+
+
+def test_what_is_beside_the_policy_is_there_where_it_is_asked_for() -> None:
+    """Classes and requests are left alone by a Policy that does not name them."""
+    assert priorities_for(spec()) is None
+    assert requests_for(spec()) is None
+    blocks = {"priorities": {"classes": ["low", "high"], "still": None, "waiting": "1h"}, "requests": {"margin": 0.5}}
+    expected = PrioritySettings(classes=("low", "high"), still_s=None, waiting_s=3600)
+    assert priorities_for(spec(blocks=blocks)) == expected
+    assert requests_for(spec(blocks=blocks)) == RequestSettings(margin=0.5)
 
 
 def test_a_policy_of_another_package_is_given_its_settings() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from kfp_volcano.elastic.runtime.gradients import Gradients
+from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 
 
 def test_sums_are_those_of_all_workers_and_unused_parameters_stay_unused() -> None:
@@ -34,7 +34,8 @@ def test_sums_are_those_of_all_workers_and_unused_parameters_stay_unused() -> No
             tensor.add_(other)
         return True
 
-    assert second.total([3.0, 4.0], 1, 2, add) == [[1.0, 2.0], [3.0, 4.0]]
+    total = second.total([3.0, 4.0], 1, 2, add)
+    assert total == Total([[1.0, 2.0], [3.0, 4.0]])
     sums = [parameter.grad for parameter in workers[1]]
     assert sums[0] is not None
     assert sums[0].equal(torch.full((2, 3), 3.0))
@@ -53,5 +54,5 @@ def test_one_worker_keeps_its_gradients_as_they_are() -> None:
     def refuse(_: list[torch.Tensor]) -> bool:
         raise AssertionError
 
-    assert Gradients([parameter]).total([1.0], 0, 1, refuse) == [[1.0]]
+    assert Gradients([parameter]).total([1.0], 0, 1, refuse, lengths=True) == Total([[1.0]])
     assert parameter.grad is gradient

@@ -48,6 +48,10 @@ def test_joining_and_leaving_costs_no_step(make_job: Callable[..., Job], alone: 
     last = parse(Progress, (job.folder / "reports.jsonl").read_text().splitlines()[-1])
     assert (last.step, last.samples) == (last.total_steps, 103 * 30)
     assert any(change.to_workers == 2 and change.from_workers == 5 for change in last.changes)
+    assert {each.workers: each.batch for each in last.measured}[2] == last.batch
+    assert all(each.throughput > 0 and each.nodes == 1 for each in last.measured)
+    assert last.trend is not None
+    assert last.trend.best < audit.losses[0][1]
 
 
 def test_a_killed_worker_costs_one_step(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:

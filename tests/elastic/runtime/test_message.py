@@ -16,13 +16,15 @@ rows = st.builds(
     silent_s=st.floats(0, 5, width=32),
     count=st.integers(0, 2**20),
     loss=st.floats(-100, 100, width=32),
+    node=st.integers(0, 2**24 - 1),
+    summed_s=st.floats(0, 5, width=32),
 )
 
 
 @given(rows)
 def test_a_row_travels_unchanged_in_float32(row: Row) -> None:
     """Summed with the others' zeros in single precision, every number arrives as it left."""
-    total = torch.tensor(row.numbers(), dtype=torch.float32) + torch.zeros(5)
+    total = torch.tensor(row.numbers(), dtype=torch.float32) + torch.zeros(7)
     assert Row.of(total.tolist()) == row
 
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["MODULE", "PROGRAMS", "build", "folder", "missing", "pinned_kubernetes"]
+__all__ = ["MODULE", "PROGRAMS", "build", "folder", "go_program", "missing", "pinned_kubernetes"]
 
 MODULE = Path(__file__).resolve().parents[2] / "apiserver"
 """The Go module that pins the versions."""
@@ -48,7 +48,7 @@ def build() -> Path:
     target, absent = folder(), missing()
     if not absent:
         return target
-    go = _go()
+    go = go_program()
     target.mkdir(parents=True, exist_ok=True)
     print(f"building {', '.join(absent)}: some ten minutes on two cores, once", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=target) as scratch:
@@ -82,7 +82,7 @@ def _go_mod() -> str:
     return (MODULE / "go.mod").read_text(encoding="utf-8")
 
 
-def _go() -> str:
+def go_program() -> str:
     """The Go to build with. Raises SystemExit where there is none that can."""
     wanted = re.search(r"^go (\S+)", _go_mod(), re.MULTILINE)
     assert wanted, f"{MODULE / 'go.mod'} names no version of Go"
@@ -113,6 +113,6 @@ def _numbers(version: str) -> list[int]:
 
 if __name__ == "__main__":
     if "--buildable" in sys.argv:
-        print("nothing to build" if not missing() else _go())
+        print("nothing to build" if not missing() else go_program())
     else:
         print(build())

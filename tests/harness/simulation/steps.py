@@ -12,13 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kfp_volcano.elastic.autoscaler import execution, loop
-from kfp_volcano.elastic.autoscaler.observation import WATCHED
+from kfp_volcano.elastic.autoscaler import execution, fleet
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import ClusterError
 from kfp_volcano.schemas.validation import training_job
-from kfp_volcano.volcano.cluster import informer
+from kfp_volcano.volcano.cluster import reflector
 from kfp_volcano.volcano.cluster.connect import PATIENCE_S
 from kfp_volcano.volcano.cluster.kubernetes.cluster import KubernetesCluster
 from kfp_volcano.volcano.launcher import backlog, conclude, log_follower, logs, report, step_record, steps
@@ -78,14 +77,12 @@ def autoscaler(number: int, folder: Path) -> Callable[[Inside], Any]:
         cluster = _inhabit(inside, folder)
         ids = iter(range(10**6))
         while True:
-            watched = informer.Informer(cluster, WATCHED, jitter=random.random, clock=inside.turns.time)
-            scaler = loop.QueueAutoscaler(
+            scaler = fleet.Fleet(
                 cluster,
                 namespace=NAMESPACE,
-                queue="research",
-                policy=Guarded(Threshold()),
+                queues=lambda _: ["research"],
+                policies=lambda _: Guarded(Threshold()),
                 identity=f"autoscaler-{number}",
-                informer=watched,
                 clock=inside.turns.time,
                 new_id=lambda: f"request-{number}-{next(ids)}",
             )
@@ -103,7 +100,7 @@ def _inhabit(inside: Inside, folder: Path) -> KubernetesCluster:
     logging.disable(logging.CRITICAL)
     tempfile.tempdir = str(folder)
     turns: Any = inside.turns
-    for module in (informer, backlog, log_follower, logs, loop):
+    for module in (reflector, backlog, log_follower, logs, fleet):
         module.threading = turns
     for timed in (steps, step_record, execution):
         timed.time = turns

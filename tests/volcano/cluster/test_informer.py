@@ -146,3 +146,25 @@ def test_a_refusal_is_told_at_the_start(flaky: Flaky, informer: Informer) -> Non
     flaky.list_failures = [ForbiddenError("no permission"), ForbiddenError("no permission")]
     with pytest.raises(ForbiddenError, match="no permission"):
         informer.start()
+
+
+def test_a_list_that_breaks_off_between_pages_is_read_anew(flaky: Flaky, informer: Informer) -> None:
+    """Readers see the old copy until the new one is whole, and nothing of the pages that were given up."""
+    for name in ("a", "b"):
+        flaky.config(name)
+    seen: list[list[str]] = []
+    whole = flaky.pages
+
+    def pages(kind: str, namespace: str = "") -> Iterator[Page]:
+        for objects, version in whole(kind, namespace):
+            yield objects[:1], version
+            seen.append(names(informer))
+            if kind == "ConfigMap" and len(seen) == 1:
+                flaky.store.delete("ConfigMap", "a", "n")
+                raise ConflictError("too old")
+            yield objects[1:], version
+
+    flaky.pages = pages  # type: ignore[method-assign]
+    informer.start()
+    assert seen[0] == []
+    assert names(informer) == ["b"]

@@ -16,7 +16,7 @@ import pytest
 
 from anywhere.ground import WAITS, Ground
 from kfp_volcano.elastic.autoscaler.execution import execute
-from kfp_volcano.elastic.autoscaler.loop import QueueAutoscaler
+from kfp_volcano.elastic.autoscaler.fleet import Fleet
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import ConflictError, JobFailedError, NotFoundError
@@ -215,11 +215,11 @@ class _autoscaling:  # noqa: N801  # used as a function
     """The autoscaler of a queue, in a thread, for a while."""
 
     def __init__(self, ground: Ground, queue: str, ref: JobRef) -> None:
-        self._autoscaler = QueueAutoscaler(
+        self._autoscaler = Fleet(
             ground.cluster,
             namespace=ground.namespace,
-            queue=queue,
-            policy=Guarded(Threshold()),
+            queues=lambda _: [queue],
+            policies=lambda _: Guarded(Threshold()),
             identity=f"sidecar:{ref}",
         )
         self._thread = threading.Thread(target=self._autoscaler.run, name="autoscaler", daemon=True)

@@ -20,6 +20,7 @@ from kfp_volcano.schemas.policy import DEFAULT
 from kfp_volcano.schemas.records import Phase, ResizeOutcome
 from kfp_volcano.volcano.launcher.why import find_job, why_recorded
 from kfp_volcano.volcano.launcher.why_told import told
+from told import class_change
 
 AT = 1_790_000_000.0
 JOB = "vision/digits-1a2b3c4d"
@@ -58,6 +59,7 @@ def _run(tmp_path: Path) -> Path:
     log.resized("research", JOB, outcome("r1", 2, 8, AT, pause_s=0.9, steps_lost=1))
     log.resized("research", JOB, outcome("r2", 8, 4, AT + 60, phase=Phase.ROLLED_BACK, message="no node"))
     log.resized("research", JOB, outcome("p1", 4, 2, AT + 95, reason="Override", explanation="the demo is over"))
+    log.reranked("research", JOB, class_change(at=AT + 80))
     log.ended("research", JobEnd(job=JOB, state="Succeeded", created_at=AT - 5, ended_at=AT + 200))
     log.close()
     return tmp_path / "demo-run"
@@ -80,6 +82,9 @@ def test_each_change_is_told_with_its_reason_its_end_and_its_cost(run: Path) -> 
         "          asked for by the autoscaler (sidecar), policy threshold",
         "          came to nothing, and was taken back: no node",
         "          numbers: gang gpus 4, given gpus 4",
+        "14:14:40  batch-low -> batch   WaitedLong",
+        "          digits has waited for 45 min",
+        "          changed by autoscaler",
         "14:14:55  4 -> 2 workers   Override",
         "          the demo is over",
         "          asked for by a person",

@@ -82,6 +82,17 @@ def test_the_slowest_class_sets_the_pace():
     assert goodput.at(2, 1, ("h100",)) == goodput.at(2, 1, ("a100",))
 
 
+def test_what_was_measured_on_unknown_nodes_counts_for_every_class():
+    """Training does not know on what it runs: its former sizes are evidence for each class."""
+    seen = [
+        Measured(workers=1, throughput=60.0, batch=64),
+        Measured(workers=2, throughput=100.0, batch=64, gpu_class="a100"),
+    ]
+    goodput = goodput_of(job(*seen))
+    assert goodput.at(1, 1, ("a100",)) == pytest.approx(60.0, rel=0.05)
+    assert goodput.at(2, 1, ("a100",)) == pytest.approx(100.0, rel=0.05)
+
+
 def test_what_has_told_nothing_scales_perfectly():
     """Until it tells otherwise."""
     goodput = goodput_of(job())

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfp_volcano.elastic.policies.goodput.policy import Goodput
+from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.policy import Reason
-from kfp_volcano.elastic.policies.room import room_of
+from kfp_volcano.elastic.policies.room import room_of, unclaimed
 from kfp_volcano.elastic.policies.snapshot import (
     NOWHERE,
     ElasticJob,
@@ -113,6 +114,7 @@ def decide(snapshot):
 
 
 @given(snapshots())
+@settings(max_examples=50)
 def test_every_job_has_one_decision_in_words(snapshot):
     """Sorted by key; the size is the present one or one that it may have; numbers are finite."""
     decisions = decide(snapshot)
@@ -126,6 +128,7 @@ def test_every_job_has_one_decision_in_words(snapshot):
 
 
 @given(snapshots())
+@settings(max_examples=50)
 def test_growth_takes_no_more_than_is_free_now(snapshot):
     """All growth together is on nodes that take it, within the limit, beside what was promised before."""
     grown = [
@@ -133,10 +136,11 @@ def test_growth_takes_no_more_than_is_free_now(snapshot):
         for job, decision in zip(sorted(snapshot.jobs, key=lambda job: job.key), decide(snapshot), strict=True)
         for _ in range(decision.to_workers - decision.from_workers)
     ]
-    assert room_of(snapshot).take(grown) is not None
+    assert unclaimed(room_of(snapshot), snapshot).take(grown) is not None
 
 
 @given(snapshots(), st.randoms(use_true_random=False))
+@settings(max_examples=50)
 def test_the_order_of_jobs_and_gangs_means_nothing(snapshot, random):
     """Equal snapshots give equal decisions."""
     jobs, gangs = list(snapshot.jobs), list(snapshot.pending)
@@ -146,6 +150,18 @@ def test_the_order_of_jobs_and_gangs_means_nothing(snapshot, random):
 
 
 @given(snapshots())
+@settings(max_examples=50)
+def test_what_it_wants_passes_the_guards(snapshot):
+    """It keeps to the sizes that the guards leave, and wants no growth for which they find no room."""
+    wanted = {decision.job: decision for decision in decide(snapshot)}
+    for decision in Guarded(Goodput()).decide(snapshot):
+        assert decision.reason is not Reason.OUT_OF_RANGE
+        if decision.reason in {Reason.NO_ROOM, Reason.GANG_FIRST, Reason.FAIR_SHARE}:
+            assert decision.explanation == wanted[decision.job].explanation or not wanted[decision.job].resizes
+
+
+@given(snapshots())
+@settings(max_examples=50)
 def test_only_gangs_are_urgent(snapshot):
     """And a Job that yields does so for another that is to grow, at no lower priority than any that would gain less."""
     decisions = decide(snapshot)
@@ -157,6 +173,7 @@ def test_only_gangs_are_urgent(snapshot):
 
 
 @given(snapshots())
+@settings(max_examples=50)
 def test_a_job_that_rests_is_left_alone(snapshot):
     """Within its cooldown, with a resize open or workers without a node it gives to gangs only."""
     jobs = {job.key: job for job in snapshot.jobs}

@@ -8,6 +8,7 @@ import pytest
 
 from kfp_volcano.elastic.policies.goodput.policy import Goodput
 from kfp_volcano.elastic.policies.goodput.wording import duration
+from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.elastic.policies.snapshot import (
     ElasticJob,
@@ -183,6 +184,13 @@ def test_mixed_workers_that_cannot_be_packed_give_nothing_in_vain():
     decisions = decide(snapshot)
     assert not decisions["small"].resizes or decisions["small"].reason is not Reason.YIELDS
     assert not decisions["big"].resizes
+
+
+def test_it_plans_again_while_training_measures_on():
+    """Within a minute; not where there is nobody to plan for."""
+    policy = Guarded(Goodput())
+    assert NOW < policy.next_change(queue(job())) <= NOW + 60
+    assert policy.next_change(queue()) is None
 
 
 @pytest.mark.parametrize(

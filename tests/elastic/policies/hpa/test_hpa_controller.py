@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -167,3 +167,29 @@ def test_hpa_an_event_is_kept_only_of_a_size_that_was_written() -> None:
     assert failed.conditions["AbleToScale"][:2] == ("False", "FailedUpdateScale")
     assert written(outcome, spec(CPU), NOW).history.ups == ()
     assert len(done.history.recommendations) == len(failed.history.recommendations) == 2
+
+
+@pytest.mark.parametrize("kind", ["Resource", "ContainerResource", "Pods", "Object", "External"])
+def test_hpa_a_metric_that_cannot_be_had_is_named_by_its_type(kind: str) -> None:
+    """In the condition's reason; what it was is in its message."""
+    described = {"kind": "Queue", "name": "research"}
+    metric = {"name": "gpus-idle"}
+    average = {"type": "AverageValue", "averageValue": 1}
+    sources: dict[str, dict[str, Any]] = {
+        "Resource": {"resource": {"name": "cpu", "target": average}},
+        "ContainerResource": {"containerResource": {"name": "cpu", "container": "main", "target": average}},
+        "Pods": {"pods": {"metric": metric, "target": average}},
+        "Object": {"object": {"describedObject": described, "metric": metric, "target": {"type": "Value", "value": 1}}},
+        "External": {"external": {"metric": metric, "target": average}},
+    }
+    outcome = turn(spec({"type": kind, **sources[kind]}), 4, Known())
+    active = outcome.conditions["ScalingActive"]
+    assert active[:2] == ("False", f"FailedGet{kind}Metric")
+    assert active.message.startswith("the HPA was unable to compute the replica count: ")
+
+
+def test_hpa_a_size_of_zero_ignores_tolerance_and_readiness() -> None:
+    """There are no replicas to go by: the ratio itself is the number."""
+    whole = replace(spec(external("queue", value="10")), min_replicas=0)
+    assert turn(whole, 0, Known(others={"queue": 10_500})).desired == 2
+    assert turn(whole, 0, Known(others={"queue": 0})).desired == 0

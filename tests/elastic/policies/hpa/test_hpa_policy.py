@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from books import name, states
+from kfp_volcano.elastic.policies.guards.guarded import Guarded
 from kfp_volcano.elastic.policies.hpa.policy import Hpa
 from kfp_volcano.elastic.policies.memory import JobMemory, Memory, Recommendation
 from kfp_volcano.elastic.policies.policy import Decision, Reason
@@ -123,7 +124,7 @@ def test_hpa_a_job_shrinks_when_more_is_in_use_than_is_to_be() -> None:
     """By as little as one of its sizes allows; it is not urgent, and its window counts."""
     policy = hpa(queue_metric("gpu-share-in-use", "0.5"), behavior=AT_ONCE)
     decision = only(policy, queue(job(workers=8), others=5))
-    assert (decision.to_workers, decision.reason, decision.urgent) == (4, Reason.QUEUE_BUSY, False)
+    assert (decision.to_workers, decision.reason, decision.urgent) == (4, Reason.QUEUE_TIGHT, False)
 
 
 def test_hpa_a_job_does_not_grow_beyond_what_is_physically_free() -> None:
@@ -291,3 +292,31 @@ def test_hpa_without_settings_goes_for_nine_tenths_of_the_queue() -> None:
     decision = only(Hpa(), queue(job()))
     assert decision.to_workers == 4
     assert decision.recommended == 8
+
+
+def test_hpa_a_queue_that_may_not_borrow_is_not_taken_for_full() -> None:
+    """What a gang within its share waits for in vain is withheld; it is not in use, so that nobody shrinks for it."""
+    gang = PendingGang(key="ml/gang", pods=(16,), since=NOW - 5)
+    snapshot = queue(job(workers=4), deserved_gpus=20, limit=40, free=(8, 8), pending=(gang,))
+    decision = only(hpa(queue_metric("gpu-share-in-use", "0.5"), behavior=AT_ONCE), snapshot)
+    assert decision.numbers["gpu-share-in-use"] == 4
+    assert decision.to_workers >= 4
+
+
+def test_hpa_within_its_guards_a_jobs_own_cooldown_holds() -> None:
+    """And what was recommended is remembered all the same."""
+    policy = Guarded(hpa(queue_metric("gpu-share-in-use", "1"), behavior=ANY))
+    snapshot = queue(job(last_resize_at=NOW - 10))
+    decisions = policy.decide(snapshot)
+    assert decisions[0].reason is Reason.COOLDOWN
+    assert "ml/a" in policy.remember(snapshot, decisions).jobs
+
+
+def test_hpa_asks_for_a_turn_when_a_window_or_a_period_ends() -> None:
+    """For its decisions may change then although nothing happens."""
+    slow = {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]}}
+    policy = hpa(queue_metric("gpu-share-in-use", "1"), behavior=slow)
+    assert policy.next_change(queue(job())) is None
+    assert policy.next_change(remembering(queue(job()), a=8)) == NOW + 1
+    resized = Resized(at=NOW - 30, from_workers=2, to_workers=4)
+    assert policy.next_change(queue(job(workers=4, resizes=(resized,)))) == NOW + 30

@@ -1,4 +1,4 @@
-"""The autoscaler of a queue, in virtual time."""
+"""A fleet that leads one queue, in virtual time."""
 
 from __future__ import annotations
 
@@ -9,58 +9,39 @@ import pytest
 
 from kfp_volcano.elastic.autoscaler.execution import execute
 from kfp_volcano.elastic.autoscaler.executor import FOLLOWER_S, REQUEST_S
+from kfp_volcano.elastic.autoscaler.fleet import STALE_S, Fleet
+from kfp_volcano.elastic.autoscaler.leading import lease_name
 from kfp_volcano.elastic.autoscaler.lease import HANDOVER_S, TERM_S, JobLease, Lease
-from kfp_volcano.elastic.autoscaler.loop import STALE_S, QueueAutoscaler, lease_name
 from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import ForbiddenError, InvalidError, UnavailableError
 from kfp_volcano.schemas.names import HOLD, REQUEST, SYSTEM_NAMESPACE
-from kfp_volcano.schemas.records import Hold, Phase, ResizeRequest, parse
+from kfp_volcano.schemas.records import Hold, Phase, ResizeRequest
 from kfp_volcano.volcano.cluster.annotations import annotation
 
 
 def autoscaler(cluster, identity="sidecar:ml/digits", **more):
     numbers = itertools.count(1)
-    return QueueAutoscaler(
+    return Fleet(
         cluster,
         namespace="ml",
-        queue="research",
-        policy=Guarded(Threshold()),
+        queues=lambda _: ["research"],
+        policies=lambda _: Guarded(Threshold()),
         identity=identity,
-        informer=cluster,
+        view=cluster.view(),
         clock=lambda: cluster.now,
         new_id=lambda: f"r{next(numbers)}-{cluster.now:.0f}",
         **more,
     )
 
 
-def live(cluster, scaler, seconds):
-    """Let time pass, and the autoscaler with it."""
-    end = cluster.now + seconds
-    while cluster.now < end:
-        look_at = scaler.turn()
-        assert look_at >= cluster.now
-        cluster.wait(0, min(look_at, end) - cluster.now)
-
-
-def request(cluster):
-    return parse(ResizeRequest, annotation(cluster.job(), REQUEST))
-
-
-def follow(cluster, holder="train-1:abc"):
-    """A follower that holds the Job's Lease, and does nothing."""
-    lease = JobLease(cluster, "ml", "digits", holder=holder, clock=lambda: cluster.now)
-    assert lease.hold()
-    return lease
-
-
 def test_growth_is_asked_of_whoever_follows_the_job(cluster):
     """The request is there at once, the Job as it was: the resize is a step of the DAG."""
     cluster.submit()
-    follow(cluster)
+    cluster.follow()
     autoscaler(cluster).turn()
-    asked = request(cluster)
+    asked = cluster.request()
     assert (asked.from_workers, asked.to_workers, asked.reason, asked.urgent) == (2, 8, "QueueIdle", False)
     assert (asked.by, asked.at, asked.expires) == ("sidecar:ml/digits", cluster.now, cluster.now + REQUEST_S)
     assert (cluster.size(), cluster.outcomes()) == (2, [])
@@ -69,24 +50,24 @@ def test_growth_is_asked_of_whoever_follows_the_job(cluster):
 def test_the_follower_carries_it_out(cluster):
     """And what the autoscaler asks for next waits for its answer."""
     cluster.submit()
-    follow(cluster)
+    cluster.follow()
     scaler = autoscaler(cluster)
     scaler.turn()
-    first = request(cluster)
+    first = cluster.request()
     scaler.turn()
-    assert request(cluster) == first
+    assert cluster.request() == first
     execute(cluster, "ml", "digits", holder="train-1:abc", clock=lambda: cluster.now, informer=cluster)
     scaler.turn()
-    assert request(cluster) == first
+    assert cluster.request() == first
     assert (cluster.size(), cluster.outcomes()[-1].phase) == (8, Phase.DONE)
 
 
 def test_without_a_follower_it_acts_itself(cluster):
     """A Lease that has run out, was given back, or never was there: nothing depends on a follower."""
     cluster.submit()
-    follow(cluster).release()
+    cluster.follow().release()
     scaler = autoscaler(cluster)
-    live(cluster, scaler, 1)
+    cluster.live(scaler, 1)
     assert (cluster.size(), cluster.outcomes()[-1].phase) == (8, Phase.DONE)
     assert not JobLease(cluster, "ml", "digits", holder="x", clock=lambda: cluster.now).look().holder
 
@@ -95,13 +76,13 @@ def test_without_a_follower_it_acts_itself(cluster):
 def test_a_follower_that_is_gone_is_waited_for_as_long_as_its_lease(cluster, left, after):
     """A term after a crash, five minutes between two steps of a run."""
     cluster.submit()
-    lease = follow(cluster)
+    lease = cluster.follow()
     if left:
         lease.hand_over(left)
     scaler = autoscaler(cluster)
-    live(cluster, scaler, after - 1)
+    cluster.live(scaler, after - 1)
     assert cluster.size() == 2
-    live(cluster, scaler, 2)
+    cluster.live(scaler, 2)
     assert cluster.size() == 8
 
 
@@ -109,16 +90,24 @@ def test_a_job_that_nobody_has_followed_yet_waits_for_its_first_follower(cluster
     """Its train step is on its way; but not for ever."""
     cluster.submit()
     scaler = autoscaler(cluster)
-    live(cluster, scaler, FOLLOWER_S - 1)
+    cluster.live(scaler, FOLLOWER_S - 1)
     assert cluster.size() == 2
-    live(cluster, scaler, 2)
+    cluster.live(scaler, 2)
+    assert cluster.size() == 8
+
+
+def test_a_job_that_nobody_has_followed_for_long_is_waited_for_no_more(cluster):
+    """A Job that was left to itself is resized as soon as that is asked for."""
+    cluster.submit()
+    cluster.now += FOLLOWER_S
+    cluster.live(autoscaler(cluster), 1)
     assert cluster.size() == 8
 
 
 def test_a_waiting_gang_is_served_at_once(cluster):
     """Under the follower's Lease, in cooldown, with the follower to verify and record it."""
     cluster.submit(initial=8)
-    follow(cluster)
+    cluster.follow()
     scaler = autoscaler(cluster)
     scaler.turn()
     cluster.submit_gang(pods=4)
@@ -131,21 +120,35 @@ def test_a_waiting_gang_is_served_at_once(cluster):
     assert (outcome.phase, outcome.reason) == (Phase.DONE, "GangPending")
 
 
+def test_a_gang_is_given_for_once(cluster):
+    """What a smaller Job lets go is the gang's, also until Volcano's controller has deleted the pods."""
+    cluster.submit("one", initial=4, low=1)
+    cluster.submit("two", initial=4, low=1)
+    cluster.submit_gang(pods=2)
+    scaler = autoscaler(cluster)
+    for _ in range(3):
+        scaler.turn()
+    assert (cluster.size("one"), cluster.size("two"), cluster.running("one")) == (2, 4, 5)
+    cluster.settle()
+    scaler.turn()
+    assert (cluster.size("one"), cluster.size("two"), cluster.running("big")) == (2, 4, 2)
+
+
 def test_the_whole_story(cluster):
     """An idle queue is grown into, a gang gets its GPUs, and when it has ended the Job grows again."""
     cluster.submit()
-    follow(cluster).release()
+    cluster.follow().release()
     scaler = autoscaler(cluster)
-    live(cluster, scaler, 100)
+    cluster.live(scaler, 100)
     assert cluster.size() == 8
     cluster.submit_gang(pods=4)
-    live(cluster, scaler, 10)
+    cluster.live(scaler, 10)
     assert (cluster.size(), cluster.running("big")) == (4, 4)
     with cluster.store.transaction() as (world, now):
         world.delete("Job", ("vision", "big"), now)
-    live(cluster, scaler, 50)
+    cluster.live(scaler, 50)
     assert cluster.size() == 4
-    live(cluster, scaler, 20)
+    cluster.live(scaler, 20)
     assert cluster.size() == 8
     story = [(each.from_workers, each.to_workers, each.phase) for each in cluster.outcomes()]
     assert story == [(2, 8, Phase.DONE), (8, 4, Phase.DONE), (4, 8, Phase.DONE)]
@@ -156,14 +159,14 @@ def test_the_whole_story(cluster):
 def test_a_death_at_any_write_loses_nothing(cluster, write, lost):
     """Killed before or after any of its writes and started again, it goes on from what the cluster holds."""
     cluster.submit()
-    follow(cluster).release()
+    cluster.follow().release()
     cluster.fail_at(write, lost=lost)
     deaths = 0
     for _ in range(2):
         try:
-            live(cluster, autoscaler(cluster), 70)
+            cluster.live(autoscaler(cluster), 70)
             cluster.submit_gang(f"big-{deaths}", pods=4)
-            live(cluster, autoscaler(cluster), 70)
+            cluster.live(autoscaler(cluster), 70)
             break
         except BaseException as death:  # noqa: BLE001 - the death is the point
             assert type(death).__name__ == "Killed"  # noqa: PT017
@@ -177,29 +180,29 @@ def test_a_death_at_any_write_loses_nothing(cluster, write, lost):
 def test_one_leads(cluster):
     """A second autoscaler of the namespace does nothing until the first is gone."""
     cluster.submit()
-    follow(cluster)
+    cluster.follow()
     first, second = autoscaler(cluster, "sidecar:ml/a"), autoscaler(cluster, "sidecar:ml/b")
     Lease(cluster, "ml", lease_name("research"), holder="sidecar:ml/a", clock=lambda: cluster.now).hold()
     second.turn()
     assert annotation(cluster.job(), REQUEST) is None
     first.turn()
-    assert request(cluster).by == "sidecar:ml/a"
+    assert cluster.request().by == "sidecar:ml/a"
 
 
 def test_a_leader_that_is_gone_is_replaced(cluster):
     """After a term at most."""
     cluster.submit()
-    follow(cluster)
+    cluster.follow()
     Lease(cluster, "ml", lease_name("research"), holder="dead", clock=lambda: cluster.now).hold()
     scaler = autoscaler(cluster)
-    live(cluster, scaler, TERM_S + 1)
-    assert request(cluster).by == "sidecar:ml/digits"
+    cluster.live(scaler, TERM_S + 1)
+    assert cluster.request().by == "sidecar:ml/digits"
 
 
 def test_a_shared_autoscaler_goes_first(cluster):
     """While it holds its Lease, the one beside the Job stands aside, and gives back what it had."""
     cluster.submit()
-    follow(cluster)
+    cluster.follow()
     scaler = autoscaler(cluster, shared_namespace=SYSTEM_NAMESPACE)
     shared = Lease(cluster, SYSTEM_NAMESPACE, lease_name("research"), holder="all", clock=lambda: cluster.now)
     shared.hold()
@@ -207,13 +210,13 @@ def test_a_shared_autoscaler_goes_first(cluster):
     assert annotation(cluster.job(), REQUEST) is None
     cluster.now += TERM_S
     scaler.turn()
-    assert request(cluster).to_workers == 8
+    assert cluster.request().to_workers == 8
 
 
 def test_who_may_not_look_for_a_shared_autoscaler_has_none(cluster, monkeypatch):
     """Where one is installed everybody may look: so the one beside the Job does its work."""
     cluster.submit()
-    follow(cluster)
+    cluster.follow()
     get = cluster.get
 
     def guarded(kind, name, namespace=""):
@@ -223,40 +226,40 @@ def test_who_may_not_look_for_a_shared_autoscaler_has_none(cluster, monkeypatch)
 
     monkeypatch.setattr(cluster, "get", guarded)
     autoscaler(cluster, shared_namespace=SYSTEM_NAMESPACE).turn()
-    assert request(cluster).to_workers == 8
+    assert cluster.request().to_workers == 8
 
 
 def test_an_expired_request_is_answered_and_asked_again(cluster):
     """Whoever holds the Job's Lease: it can only be late."""
     cluster.submit()
-    lease, scaler = follow(cluster), autoscaler(cluster)
+    lease, scaler = cluster.follow(), autoscaler(cluster)
     scaler.turn()
-    first = request(cluster).id
+    first = cluster.request().id
     for _ in range(70):
         cluster.now += 10
         lease.hold()
         scaler.turn()
     assert (cluster.outcomes()[0].id, cluster.outcomes()[0].phase) == (first, Phase.EXPIRED)
-    assert request(cluster).id != first
+    assert cluster.request().id != first
 
 
 def test_a_hold_is_respected_and_its_end_awaited(cluster):
     """The loop looks again when it lets go."""
     cluster.submit()
-    follow(cluster)
-    cluster.annotate(HOLD, Hold(until=cluster.now + 7, by="ada"))
+    cluster.follow()
+    cluster.annotate(HOLD, Hold(until=cluster.now + 3, by="ada"))
     scaler = autoscaler(cluster)
-    assert scaler.turn() == cluster.now + 7
+    assert scaler.turn() == cluster.now + 3
     assert annotation(cluster.job(), REQUEST) is None
-    cluster.now += 7
+    cluster.now += 3
     scaler.turn()
-    assert request(cluster).to_workers == 8
+    assert cluster.request().to_workers == 8
 
 
 def test_another_request_is_not_overwritten(cluster):
     """What a person asked for is answered first."""
     cluster.submit()
-    follow(cluster)
+    cluster.follow()
     mine = ResizeRequest(
         id="mine",
         from_workers=2,
@@ -270,13 +273,13 @@ def test_another_request_is_not_overwritten(cluster):
     )
     cluster.annotate(REQUEST, mine)
     autoscaler(cluster).turn()
-    assert request(cluster) == mine
+    assert cluster.request() == mine
 
 
 def test_an_urgent_patch_that_is_refused_is_not_tried_over_and_over(cluster):
     """The refusal is on record, and the Job left alone for its cooldown."""
     cluster.submit(initial=8)
-    follow(cluster)
+    cluster.follow()
     cluster.submit_gang(pods=4)
     patch = cluster.patch
 
@@ -287,17 +290,17 @@ def test_an_urgent_patch_that_is_refused_is_not_tried_over_and_over(cluster):
 
     cluster.patch = refuse
     scaler = autoscaler(cluster)
-    live(cluster, scaler, 59)
+    cluster.live(scaler, 59)
     assert [each.phase for each in cluster.outcomes()] == [Phase.REFUSED]
     cluster.patch = patch
-    live(cluster, scaler, 5)
+    cluster.live(scaler, 5)
     assert cluster.size() == 4
 
 
 def test_a_cluster_that_does_not_answer_is_asked_again(cluster):
     """An outage is waited out."""
     cluster.submit()
-    follow(cluster)
+    cluster.follow()
     patch = cluster.patch
 
     def away(*_):
@@ -305,10 +308,10 @@ def test_a_cluster_that_does_not_answer_is_asked_again(cluster):
 
     cluster.patch = away
     scaler = autoscaler(cluster)
-    live(cluster, scaler, 5)
+    cluster.live(scaler, 5)
     cluster.patch = patch
-    live(cluster, scaler, 5)
-    assert request(cluster).to_workers == 8
+    cluster.live(scaler, 5)
+    assert cluster.request().to_workers == 8
 
 
 def test_a_view_that_is_too_old_is_given_up(cluster):
@@ -340,27 +343,27 @@ def test_the_timeline_is_kept(cluster, tmp_path):
     """A line for each change of the queue, and for each decision that is news; a torn line stays alone."""
     (tmp_path / "queue.jsonl").write_text('{"kind":"queue","ti')
     cluster.submit()
-    follow(cluster)
+    cluster.follow()
     scaler = autoscaler(cluster, log=QueueLog(tmp_path))
-    live(cluster, scaler, 25)
+    cluster.live(scaler, 25)
     torn, *lines = (tmp_path / "queue.jsonl").read_text().splitlines()
     assert torn == '{"kind":"queue","ti'
     lines = [json.loads(line) for line in lines]
     assert [(line["kind"], line.get("reason"), line.get("request")) for line in lines] == [
         ("queue", None, None),
-        ("decision", "QueueIdle", request(cluster).id),
+        ("decision", "QueueIdle", cluster.request().id),
         ("decision", "ResizeOpen", None),
     ]
     assert lines[1] == {
         "kind": "decision",
-        "time": request(cluster).at,
+        "time": cluster.request().at,
         "job": "ml/digits",
         "from": 2,
         "to": 8,
         "reason": "QueueIdle",
         "explanation": "6 of the queue's 8 GPUs are idle and no gang waits: digits grows from 2 to 8 workers",
         "policy": "threshold",
-        "request": request(cluster).id,
+        "request": cluster.request().id,
     }
 
 
@@ -368,7 +371,7 @@ def test_a_timeline_that_cannot_be_written_stops_nobody(cluster, tmp_path, caplo
     """Scaling goes on, with a warning."""
     (tmp_path / "folder").write_text("in the way")
     cluster.submit()
-    follow(cluster)
+    cluster.follow()
     autoscaler(cluster, log=QueueLog(tmp_path / "folder")).turn()
-    assert request(cluster).to_workers == 8
+    assert cluster.request().to_workers == 8
     assert "cannot be written" in caplog.text
