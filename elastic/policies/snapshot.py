@@ -85,6 +85,7 @@ class Sample:
 
     at: float
     value: float
+    """In the metric's own unit: cores, bytes, percent; not in thousandths, as requests are."""
     window_s: float = 60.0
     """Over which time it was measured."""
 
