@@ -11,6 +11,8 @@ import logging
 import os
 import threading
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -24,7 +26,6 @@ from kfp_volcano.volcano.cluster.connect import EMBEDDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from prometheus_client import Metric
 
@@ -206,23 +207,30 @@ def join_ray(cluster: str, form: LogFormat) -> Joined:
     """Join the Ray that actors are to live in; to be called from the main thread.
 
     That of the embedded cluster's host, where `cluster` names one; else that of `RAY_ADDRESS`; else one of this
-    process, on loopback, which ends with it and whose actors log where this process does. Raises RuntimeError or a
-    ClusterError where it cannot be joined.
+    process, on loopback, which ends with it. Actors of this machine log where this process does, but for those of the
+    host's Ray. Raises RuntimeError or a ClusterError where it cannot be joined.
     """
-    logs = Logging(form=form)
     if ray.is_initialized():
-        return Joined(logs=logs)
-    address = cluster.removeprefix(EMBEDDED) if cluster.startswith(EMBEDDED) else os.environ.get(_RAY_ADDRESS)
-    if address:
+        return Joined(logs=Logging(form=form))
+    if cluster.startswith(EMBEDDED):
+        ray.init(address=cluster.removeprefix(EMBEDDED), namespace=RAY_NAMESPACE, log_to_driver=False)
+        return Joined(logs=Logging(form=form), leave=ray.shutdown)
+    folder: TemporaryDirectory[str] | None = None
+    if address := os.environ.get(_RAY_ADDRESS):
         ray.init(address=address, namespace=RAY_NAMESPACE, log_to_driver=False)
-        return Joined(logs=logs, leave=ray.shutdown)
-    from kfp_volcano.volcano.cluster.host import start_own_ray  # noqa: PLC0415 - actors need not load it
+        folder = TemporaryDirectory(prefix="kv-")
+        place, end = Path(folder.name), ray.shutdown
+    else:
+        from kfp_volcano.volcano.cluster.host import start_own_ray  # noqa: PLC0415 - actors need not load it
 
-    own = start_own_ray()
-    lines = LogSocket(own.directory / "log")
+        own = start_own_ray()
+        place, end = own.directory, own.stop
+    lines = LogSocket(place / "log")
 
     def leave() -> None:
-        own.stop()
+        end()
         lines.close()
+        if folder is not None:
+            folder.cleanup()
 
-    return Joined(logs=replace(logs, socket=lines.path), leave=leave)
+    return Joined(logs=Logging(form=form, socket=lines.path), leave=leave)

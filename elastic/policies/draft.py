@@ -169,7 +169,8 @@ class Draft:
         if not counted:
             return []  # also beyond the limit: who gives takes no room
         total = sum(pod[1] * count for pod, count in counted.items())
-        if total > self._later or (own and total > (self.limit_later if later else self.limit)):
+        # None at all fit anywhere, also where a queue holds more than it may by now, as when a Job is to shrink.
+        if total and (total > self._later or (own and total > (self.limit_later if later else self.limit))):
             return None
         kinds, moves = self._kinds, []
         for shape, gpus in sorted(counted, key=lambda pod: (-pod[1], pod[0])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kfp_volcano.elastic.autoscaler import fleet as fleet_module
 from kfp_volcano.elastic.autoscaler.fleet import HUNGRY_S, LOOK_S, Fleet
 from kfp_volcano.elastic.autoscaler.leading import LEAD_S, lease_name
 from kfp_volcano.elastic.autoscaler.lease import Lease
@@ -175,6 +176,39 @@ def test_leases_that_were_taken_together_are_renewed_apart(cluster):
     cluster.live(scaler, LEAD_S)
     assert len(renewed) in range(40, 81)
     assert max(renewed.count(at) for at in renewed) <= 2
+
+
+def test_leases_of_many_queues_are_kept_beside_the_turns(cluster, monkeypatch):
+    """By whom it hands them to, so that no turn waits for them; all are held all the time, and given back."""
+    names, kept, led = {f"q{number}" for number in range(12)}, [], []
+    for name in names:
+        open_queue(cluster, name)
+
+    class Renewers:
+        def __init__(self, *_, **__): ...
+
+        def submit(self, keep, leadership):
+            kept.append(leadership.queue)
+            keep(leadership)
+
+        def shutdown(self, *, cancel_futures): ...
+
+    monkeypatch.setattr(fleet_module, "ThreadPoolExecutor", Renewers)
+    scaler = fleet(cluster, lambda _: names)
+    waited, end = cluster.wait, cluster.now + 3 * LEAD_S
+
+    def wait(version, timeout_s):
+        led.append(scaler.led)
+        if cluster.now >= end:
+            scaler.stop()
+        return waited(version, timeout_s)
+
+    cluster.wait = wait
+    scaler.run()
+    assert set(led[20:]) == {frozenset(names)}
+    assert all(kept.count(name) >= 8 for name in names)
+    lease = Lease(cluster, "ml", lease_name("q0"), holder="x", clock=lambda: cluster.now)
+    assert not lease.look().holder
 
 
 def test_an_outside_reason_has_every_queue_looked_at(cluster):

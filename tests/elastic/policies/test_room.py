@@ -56,6 +56,12 @@ def test_the_limit_counts_as_well_as_the_nodes():
     assert room(1, (4, 4)).take(pods([1, 1])) is None
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_no_pods_at_all_fit_also_where_a_queue_holds_more_than_it_may(later):
+    """Its limit was cut: who gives up workers takes nothing, so that nothing stands against it."""
+    assert room(-2, (0, 0)).take([], later=later) == room(-2, (0, 0))
+
+
 def test_only_what_is_held_on_a_usable_node_comes_free_for_others():
     """A worker without a node gives nothing, one on a cordoned node gives no room on a node; and all of it later."""
     after = room(0, (0, 0)).give(("node-1", NOWHERE, UNUSABLE), 2)

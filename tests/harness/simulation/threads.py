@@ -13,18 +13,24 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-__all__ = ["Turns"]
+__all__ = ["Killed", "Turns"]
+
+
+class Killed(BaseException):
+    """The process of this thread has been killed: nothing it does from now on is seen by anybody."""
 
 
 class _Thread:
     """One of the threads, and what it waits for."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: object = None) -> None:
         self.baton = threading.Lock()
         self.baton.acquire()
         self.deadline = math.inf
-        self.woken = False
         self.alive = True
+        self.group = group
+        """The process it belongs to, where there are several."""
+        self.killed = False
 
 
 class Turns:
@@ -46,6 +52,7 @@ class Turns:
         self._sleep = sleep
         self._failed = failed
         self._current = _Thread()
+        self._threads: list[_Thread] = []
         self._ready: deque[_Thread] = deque()
         self._parked: dict[_Thread, None] = {}
         self._readers: dict[int, _Thread] = {}
@@ -69,18 +76,34 @@ class Turns:
 
     # The turns.
     def park(self, deadline: float) -> None:
-        """Let others run until somebody wakes this thread, or it is time."""
+        """Let others run until somebody wakes this thread, or it is time. Raises Killed where it has been killed."""
         me = self._current
-        me.deadline = deadline
-        self._parked[me] = None
-        self._pass_on()
-        me.baton.acquire()
+        if not me.killed:
+            me.deadline = deadline
+            self._parked[me] = None
+            self._pass_on()
+            me.baton.acquire()
+        if me.killed:
+            raise Killed
 
     def wake(self, waiting: list[_Thread]) -> None:
         """Let threads run that wait; empties the list."""
         for thread in waiting:
             self._make_ready(thread)
         waiting.clear()
+
+    def kill(self, group: object) -> None:
+        """Kill all threads of a group; one that does this to itself goes on to where it waits next."""
+        self._threads = [thread for thread in self._threads if thread.alive]
+        for thread in self._threads:
+            if thread.group is group:
+                thread.killed = True
+                self._make_ready(thread)
+
+    @property
+    def group(self) -> object:
+        """That of the thread whose turn it is."""
+        return self._current.group
 
     def await_news(self, stream: int, deadline: float) -> None:
         """Wait for news of a stream."""
@@ -107,14 +130,22 @@ class Turns:
 
 
 class _VirtualThread:
-    def __init__(self, turns: Turns, target: Callable[..., None], args: tuple[Any, ...] = (), **_: object) -> None:
+    def __init__(
+        self,
+        turns: Turns,
+        target: Callable[..., None],
+        args: tuple[Any, ...] = (),
+        group: object = None,
+        **_: object,
+    ) -> None:
         self._turns = turns
         self._target, self._args = target, args
-        self._thread = _Thread()
+        self._thread = _Thread(group or turns.group)
         self._done = _Event(turns)
 
     def start(self) -> None:
         threading.Thread(target=self._run, daemon=True).start()
+        self._turns._threads.append(self._thread)
         self._turns._ready.append(self._thread)
 
     def is_alive(self) -> bool:
@@ -126,7 +157,10 @@ class _VirtualThread:
     def _run(self) -> None:
         self._thread.baton.acquire()
         try:
-            self._target(*self._args)
+            if not self._thread.killed:
+                self._target(*self._args)
+        except Killed:
+            pass
         except BaseException as error:  # noqa: BLE001  # whatever ends a thread is a fault
             self._turns._failed(error)
         self._thread.alive = False

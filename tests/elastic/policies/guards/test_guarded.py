@@ -91,6 +91,13 @@ def test_an_override_that_does_not_fit_waits():
     assert decide(Says({}), queue(held, free=(3, 0))) == {JOB.key: (4, Reason.NO_ROOM)}
 
 
+@pytest.mark.parametrize("change", [{"hold": Hold(until=NOW + 60, by="ada", override=2)}, {}])
+def test_a_job_may_shrink_in_a_queue_that_holds_more_than_it_may(change):
+    """Its capability was cut: what a person or the policy wants to give back is not refused for want of room."""
+    over = replace(queue(replace(JOB, **change), free=(0, 0)), limit_gpus=2, allocated_gpus=4)
+    assert decide(Says({JOB.key: 2}), over)[JOB.key][0] == 2
+
+
 def test_a_job_that_may_not_give_is_passed_over():
     """A gang is served by another Job, where the first choice is held."""
     held = replace(JOB, hold=Hold(until=NOW + 60, by="ada"), priority=-1)
