@@ -157,7 +157,7 @@ class ElasticJob:
     diverging: bool = False
     """Whether its loss is not finite, or climbs away from the best it had."""
     resizes: tuple[Resized, ...] = ()
-    """The last that ended, newest last."""
+    """Those that ended, as many as its record holds, newest last."""
     pods: tuple[WorkerPod, ...] = ()
     """Only where a policy looks at single workers."""
     utilisation: float | None = None

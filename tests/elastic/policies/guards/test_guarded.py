@@ -53,6 +53,21 @@ def test_guards_one_by_one(change, wanted, urgent, expected):
     assert decided({JOB.key: wanted}, queue(replace(JOB, **change)), urgent=urgent) == {JOB.key: expected}
 
 
+@pytest.mark.parametrize(
+    ("change", "wanted", "expected"),
+    [
+        ({}, 2, (2, Reason.QUEUE_IDLE)),
+        ({"hold": Hold(until=NOW + 1, by="ada", override=2)}, 8, (2, Reason.OVERRIDE)),
+        ({"nodes": (*JOB.nodes[:2], NOWHERE, NOWHERE), "waiting_since": NOW - PLACE_S}, 8, (2, Reason.UNPLACED)),
+        ({}, 8, (4, Reason.NO_ROOM)),
+    ],
+)
+def test_a_queue_that_holds_more_than_it_may_is_no_reason_not_to_shrink(change, wanted, expected):
+    """As where its capability was lowered, or it has borrowed and may not go on: only growth needs room."""
+    snapshot = queue(replace(JOB, **change), OTHER, limit=3)
+    assert decided({JOB.key: wanted}, snapshot)[JOB.key] == expected
+
+
 def test_growth_is_never_handed_out_twice():
     """Two Jobs that are both told to take the same four GPUs: one gets them."""
     assert decide(Says({JOB.key: 8, OTHER.key: 8}), queue(JOB, OTHER, free=(4, 0))) == {
