@@ -178,8 +178,11 @@ def sidecar_name(job: str) -> str:
     return f"autoscaler:{job}"
 
 
-def start_sidecar(*, queue: str, job: str, folder: Path | None) -> Any:
+def start_sidecar(*, queue: str, job: str, folder: Path | None, policies: Path | None = None) -> Any:
     """Have the autoscaler run beside a Job: the handle of its actor, started if there is none.
+
+    Its log of decisions and the queue's timeline go to `folder`, its Policies are those in the folder `policies`, which
+    may be empty.
 
     Which Ray: that of the embedded cluster's host, where `KFP_VOLCANO_CLUSTER` names one, else one that this process
     starts. Raises an error of Ray's, a RuntimeError mostly, where it does not start.
@@ -190,6 +193,8 @@ def start_sidecar(*, queue: str, job: str, folder: Path | None) -> Any:
         access=Access(target=cluster),
         identity=f"sidecar:{job}",
         namespace=job.partition("/")[0],
+        policies=policies,
+        policies_optional=True,
         decisions=folder,
         timeline=folder,
         shared_namespace=SYSTEM_NAMESPACE,

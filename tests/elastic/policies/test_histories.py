@@ -7,24 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from kfp_volcano.elastic.policies.adaptive import Adaptive
-from kfp_volcano.elastic.policies.goodput.policy import Goodput
+from every_policy import POLICIES
 from kfp_volcano.elastic.policies.guards import Guarded
-from kfp_volcano.elastic.policies.hpa.policy import Hpa
-from kfp_volcano.elastic.policies.settings import Down, ThresholdSettings, Up
-from kfp_volcano.elastic.policies.threshold import Threshold
 from world import World
-
-POLICIES = {
-    "threshold": Threshold(settings=ThresholdSettings(up=Up(idle_share=0.1))),
-    "threshold-each-way": Threshold(
-        settings=ThresholdSettings(up=Up(idle_share=0.3, step=1, pending_tasks=2), down=Down(used_share=0.9, step=2))
-    ),
-    "adaptive": Adaptive(),
-    "hpa": Hpa(),
-    "goodput": Goodput(),
-}
-
 
 shapes = st.builds(
     lambda least, more, first, gpus, priority: {
