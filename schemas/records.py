@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -282,7 +283,7 @@ def _plain(record: object) -> dict[str, Any]:
 
 
 def _build(kind: type[T], value: Mapping[str, Any]) -> T:
-    hints = get_type_hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type] # classes are hashable
     arguments: dict[str, Any] = {}
     for entry in fields(kind):  # type: ignore[arg-type]
         if entry.name not in value:
@@ -303,6 +304,12 @@ def _build(kind: type[T], value: Mapping[str, Any]) -> T:
         return kind(**arguments)
     except TypeError as error:
         raise ValueError(f"{kind.__name__}: {error}") from error
+
+
+@lru_cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The types of a record's fields: the same each time, and slow to find out."""
+    return get_type_hints(kind)
 
 
 def _is_a(value: object, hint: Any) -> bool:

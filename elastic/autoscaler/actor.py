@@ -7,10 +7,13 @@ lives on the embedded cluster in the Ray of the cluster's host, in a pod in a sm
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -24,7 +27,6 @@ from kfp_volcano.volcano.cluster.connect import EMBEDDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from prometheus_client import Metric
 
@@ -145,7 +147,8 @@ class Crew:
         if late:
             _log.warning("actors %s did not end in time: their Leases run out by themselves", late)
         for actor in self._actors.values():
-            ray.kill(actor, no_restart=True)
+            with contextlib.suppress(RayError):
+                ray.kill(actor, no_restart=True)
         self._actors.clear()
 
     def _actor(self, number: int, queues: frozenset[str]) -> Any:
@@ -177,8 +180,11 @@ def sidecar_name(job: str) -> str:
     return f"autoscaler:{job}"
 
 
-def start_sidecar(*, queue: str, job: str, folder: Path | None) -> Any:
+def start_sidecar(*, queue: str, job: str, folder: Path | None, policies: Path | None = None) -> Any:
     """Have the autoscaler run beside a Job: the handle of its actor, started if there is none.
+
+    Its log of decisions and the queue's timeline go to `folder`, its Policies are those in the folder `policies`, which
+    may be empty.
 
     Which Ray: that of the embedded cluster's host, where `KFP_VOLCANO_CLUSTER` names one, else one that this process
     starts. Raises an error of Ray's, a RuntimeError mostly, where it does not start.
@@ -189,6 +195,8 @@ def start_sidecar(*, queue: str, job: str, folder: Path | None) -> Any:
         access=Access(target=cluster),
         identity=f"sidecar:{job}",
         namespace=job.partition("/")[0],
+        policies=policies,
+        policies_optional=True,
         decisions=folder,
         timeline=folder,
         shared_namespace=SYSTEM_NAMESPACE,
@@ -206,23 +214,30 @@ def join_ray(cluster: str, form: LogFormat) -> Joined:
     """Join the Ray that actors are to live in; to be called from the main thread.
 
     That of the embedded cluster's host, where `cluster` names one; else that of `RAY_ADDRESS`; else one of this
-    process, on loopback, which ends with it and whose actors log where this process does. Raises RuntimeError or a
-    ClusterError where it cannot be joined.
+    process, on loopback, which ends with it. Actors of this machine log where this process does, but for those of the
+    host's Ray. Raises RuntimeError or a ClusterError where it cannot be joined.
     """
-    logs = Logging(form=form)
     if ray.is_initialized():
-        return Joined(logs=logs)
-    address = cluster.removeprefix(EMBEDDED) if cluster.startswith(EMBEDDED) else os.environ.get(_RAY_ADDRESS)
-    if address:
+        return Joined(logs=Logging(form=form))
+    if cluster.startswith(EMBEDDED):
+        ray.init(address=cluster.removeprefix(EMBEDDED), namespace=RAY_NAMESPACE, log_to_driver=False)
+        return Joined(logs=Logging(form=form), leave=ray.shutdown)
+    folder: TemporaryDirectory[str] | None = None
+    if address := os.environ.get(_RAY_ADDRESS):
         ray.init(address=address, namespace=RAY_NAMESPACE, log_to_driver=False)
-        return Joined(logs=logs, leave=ray.shutdown)
-    from kfp_volcano.volcano.cluster.host import start_own_ray  # noqa: PLC0415 - actors need not load it
+        folder = TemporaryDirectory(prefix="kv-")
+        place, end = Path(folder.name), ray.shutdown
+    else:
+        from kfp_volcano.volcano.cluster.host import start_own_ray  # noqa: PLC0415 - actors need not load it
 
-    own = start_own_ray()
-    lines = LogSocket(own.directory / "log")
+        own = start_own_ray()
+        place, end = own.directory, own.stop
+    lines = LogSocket(place / "log")
 
     def leave() -> None:
-        own.stop()
+        end()
         lines.close()
+        if folder is not None:
+            folder.cleanup()
 
-    return Joined(logs=replace(logs, socket=lines.path), leave=leave)
+    return Joined(logs=Logging(form=form, socket=lines.path), leave=leave)

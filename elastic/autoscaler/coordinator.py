@@ -126,8 +126,11 @@ def _attend(environment: Mapping[str, str], link: _Link) -> Exception | None:
 
         namespace, _, name = environment[names.ENV_JOB].partition("/")
         queue = str(cluster.get("Job", name, namespace)["spec"].get("queue") or "default")
-        folder = environment.get(names.ENV_JOB_DIR)
-        start_sidecar(queue=queue, job=environment[names.ENV_JOB], folder=Path(folder) if folder else None)
+        folder, policies = (
+            Path(found) if (found := environment.get(name)) else None
+            for name in (names.ENV_JOB_DIR, names.ENV_POLICIES)
+        )
+        start_sidecar(queue=queue, job=environment[names.ENV_JOB], folder=folder, policies=policies)
     except (KfpVolcanoError, RuntimeError, OSError, ValueError) as error:
         return error
     return None

@@ -14,12 +14,13 @@ import logging
 import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.agenda import Agenda, Pace
 from kfp_volcano.elastic.autoscaler.executor import Executor
 from kfp_volcano.elastic.autoscaler.keeping import Keeper
-from kfp_volcano.elastic.autoscaler.leading import Leadership
+from kfp_volcano.elastic.autoscaler.leading import LEAD_S, Leadership
 from kfp_volcano.elastic.autoscaler.telling import Teller
 from kfp_volcano.elastic.autoscaler.turns import Metrics, Standpoint, Turns
 from kfp_volcano.elastic.autoscaler.view import ClusterView
@@ -40,12 +41,18 @@ __all__ = ["LOOK_S", "STALE_S", "Fleet", "Metrics"]
 
 LOOK_S = 15.0
 """How long a queue is left alone at most, seconds: HPA's sync period."""
-STALE_S = 30.0
-"""How long a view of the cluster may not have been refreshed before it is given up, seconds."""
+STALE_S = 120.0
+"""How long a view of the cluster may not have been refreshed before it is given up, seconds.
+
+Longer than until policies stop (`GuardSettings.stale_s`), so that they can say so, and than a watch of a quiet kind
+takes to show that it works again.
+"""
 RETRY_S = 2.0
 """Before the next turn of a queue whose last one failed, seconds."""
 HUNGRY_S = 1.0
 """Least time between two turns of a queue that nothing but others' changes give reason for."""
+_FEW, _RENEWERS = 8, 4
+"""Leases of more queues than a few are renewed by so many threads beside the turns."""
 _LARGE = 10_000
 """From so many Jobs and pods on the garbage collector takes tenths of seconds to look through them."""
 _HUNGRY_PER_S, _HUNGRY_AT_ONCE = 20.0, 2
@@ -123,7 +130,8 @@ class Fleet:
         self._release_at = 0.0
         self._pace = Pace(per_s=_HUNGRY_PER_S, burst=_HUNGRY_AT_ONCE)
         self._turned_at = 0.0
-        self._begun = False
+        self._begun = self._runs = False
+        self._renewers: ThreadPoolExecutor | None = None
         self._woken = threading.Event()
         self._stopped = threading.Event()
 
@@ -134,6 +142,7 @@ class Fleet:
         """
         self._view.start()
         self._spare_collector()
+        self._runs = True
         version = 0
         try:
             while not self._stopped.is_set() and not self._job_is_over():
@@ -145,6 +154,8 @@ class Fleet:
         finally:
             gc.unfreeze()
             self._view.stop()
+            if self._renewers is not None:
+                self._renewers.shutdown(cancel_futures=True)
             self._give_back()
 
     def _spare_collector(self) -> None:
@@ -231,6 +242,8 @@ class Fleet:
                 spread=number / len(fresh),
             )
             self._looks.put(queue, now)
+        if self._runs and self._renewers is None and len(self._leaderships) > _FEW:
+            self._renewers = ThreadPoolExecutor(_RENEWERS, thread_name_prefix="renewer")
         self._begun = True
 
     def _touched(self, changes: Changes, now: float) -> set[str]:
@@ -258,8 +271,7 @@ class Fleet:
         standpoint.early_s = 0.0
         try:
             self._note(queue, now)
-            if leadership.renew(now):
-                self._renewals.put(queue, leadership.due_at)
+            if self._leads(leadership, now):
                 again_at = self._turns.take(standpoint, now, since)
                 look_at = look_at if again_at is None else min(look_at, again_at)
             else:
@@ -274,16 +286,26 @@ class Fleet:
             self._teller.failed(queue, error)
         self._looks.put(queue, look_at)
 
+    def _leads(self, leadership: Leadership, now: float) -> bool:
+        if self._renewers is not None and leadership.held:
+            return True
+        leads = leadership.renew(now)
+        if leads:
+            self._renewals.put(leadership.queue, leadership.due_at)
+        return leads
+
     def _renew(self, queue: str, now: float) -> None:
+        """Keep a Lease; of many, turns do not wait for that."""
         leadership = self._leaderships[queue]
-        try:
-            if leadership.renew(now):
-                self._renewals.put(queue, leadership.due_at)
-            else:
-                self._renewals.drop(queue)
-                self._looks.put(queue, leadership.due_at)
-        except ClusterError as error:
-            _log.warning("queue %s: its Lease was not renewed: %s", queue, error)
+        if not leadership.held:
+            self._renewals.drop(queue)
+            self._looks.put(queue, now)
+        elif self._renewers is not None:
+            self._renewals.put(queue, now + LEAD_S / 3)
+            self._renewers.submit(_keep, leadership)
+        elif _keep(leadership):
+            self._renewals.put(queue, leadership.due_at)
+        else:
             self._renewals.put(queue, now + RETRY_S)
 
     def _note(self, queue: str, now: float) -> None:
@@ -332,3 +354,13 @@ class Fleet:
             leadership.release()
         except ClusterError as error:
             _log.warning("%s: the Lease was not given back and will run out: %s", leadership.queue, error)
+
+
+def _keep(leadership: Leadership) -> bool:
+    """Keep a Lease. Returns False where there was no answer: while it holds, that may be tried again."""
+    try:
+        leadership.keep()
+    except ClusterError as error:
+        _log.warning("queue %s: its Lease was not renewed: %s", leadership.queue, error)
+        return False
+    return True

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["History", "JobFacts", "Pace", "Range", "Rank", "Task"]
 
-_MOST_RESIZES = 10
-"""So many resizes that have ended are remembered."""
-
 T = TypeVar("T")
 
 
@@ -129,7 +126,7 @@ class History:
     last_failed: bool = False
     last_ended: ResizeOutcome | None = None
     resizes: tuple[Resized, ...] = ()
-    """The last that ended, newest last."""
+    """Those that have ended, as many as the Job keeps, newest last: a budget counts more of them than a few."""
     phases: tuple[tuple[str, bool], ...] = ()
     """(id, whether its phase is final) of the last ones, newest last."""
 
@@ -143,8 +140,8 @@ class History:
             last_at=last.done_at if last else None,
             last_failed=last is not None and failed(last),
             last_ended=ended[-1] if ended else None,
-            resizes=tuple(map(_resized, ended[-_MOST_RESIZES:])),
-            phases=tuple((each.id, each.phase.final) for each in outcomes[-_MOST_RESIZES:]),
+            resizes=tuple(map(_resized, ended)),
+            phases=tuple((each.id, each.phase.final) for each in outcomes),
         )
 
 

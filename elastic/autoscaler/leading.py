@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.lease import Lease
@@ -64,6 +65,8 @@ class Leadership:
         self._look_aside_at = 0.0
         self._aside = False
         self._due_at = 0.0
+        self._clock = clock
+        self._lock = threading.Lock()
 
     @property
     def held(self) -> bool:
@@ -80,22 +83,31 @@ class Leadership:
 
         Raises a ClusterError where there is no answer, or no Lease can be made.
         """
+        with self._lock:
+            return self._renewed(now) if now >= self.due_at else self.held
+
+    def keep(self) -> bool:
+        """The same, due or not; by a thread of its own while another asks whether it is `held`."""
+        with self._lock:
+            return self._renewed(self._clock())
+
+    def release(self) -> None:
+        """Give it back, so that another need not wait for its end."""
+        with self._lock:
+            self._lease.release()
+
+    def _renewed(self, now: float) -> bool:
         if self._shared is not None and now >= self._look_aside_at:
             self._aside = _is_held(self._shared, now)
             self._look_aside_at = now + LEAD_S / 3
         if self._aside:
             self._lease.release()
             return False
-        if now >= self._due_at:
-            self._lease.hold()
-            self._due_at, self._early_s = self._lease.due_at - self._early_s, 0.0
-            if self._lease.term is None:
-                raise UnavailableError(f"no Lease can be made in the namespace {self._home}: is it there?")
+        self._lease.hold()
+        self._due_at, self._early_s = self._lease.due_at - self._early_s, 0.0
+        if self._lease.term is None:
+            raise UnavailableError(f"no Lease can be made in the namespace {self._home}: is it there?")
         return self._lease.held
-
-    def release(self) -> None:
-        """Give it back, so that another need not wait for its end."""
-        self._lease.release()
 
 
 def _is_held(lease: Lease, now: float) -> bool:

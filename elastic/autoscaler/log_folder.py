@@ -90,7 +90,7 @@ class LogFolder:
         else:
             number = int(files[-1].stem.rpartition("-")[2]) + 1 if files else 1
             path = self._folder / f"{self._name}-{number:06}.jsonl"
-            for old in files[: len(files) + 1 - self._most_files]:
+            for old in files[: max(0, len(files) + 1 - self._most_files)]:
                 old.unlink(missing_ok=True)
         torn = _is_torn(path)
         self._file = path.open("ab", buffering=0)

@@ -72,30 +72,33 @@ class PolicyFile:
 
     Args:
         path: A file or a folder; None for the default everywhere.
+        optional: Whether the default decides, too, while there is nothing, or while what was there first is wrong.
         told: Called with None when new Policies are in force, with the error when what is there is wrong; once each.
         own: What makes the policies that other packages bring; by default those that are installed.
         clock: Seconds that never go back.
 
     Raises:
-        SpecError: What is there at the beginning is wrong.
+        SpecError: What is there at the beginning is wrong, and not `optional`.
     """
 
     def __init__(
         self,
         path: Path | None,
         *,
+        optional: bool = False,
         told: Callable[[SpecError | None], None] = lambda _: None,
         own: Mapping[str, Factory] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
+        self._optional = optional
         self._told = told
         self._own = own_policies() if own is None else own
         self._clock = clock
         self._look_at = clock() + LOOK_S
         self._seen = _states(path)
         self._tried = self._seen
-        self._policies = Policies() if path is None else read_policies(path, self._own)
+        self._policies = self._first()
         self._made: dict[tuple[str, ...], Guarded] = {}
         self._in_use: dict[str, QueuePolicy] = {}
 
@@ -107,7 +110,7 @@ class PolicyFile:
         before, self._seen = self._seen, _states(self._path)
         if self._seen != before or self._seen == self._tried:
             return False
-        return self._read(self._path)
+        return self._read()
 
     def spec_of(self, queue: str) -> QueuePolicy:
         """The Policy of a queue, as it was written."""
@@ -125,17 +128,32 @@ class PolicyFile:
             self._made[key] = policy_for(spec, self._own)
         return self._made[key]
 
-    def _read(self, path: Path) -> bool:
+    def _first(self) -> Policies:
         try:
-            read = read_policies(path, self._own)
+            return self._load()
         except SpecError as error:
-            if _states(path) != self._seen:
+            if not self._optional:
+                raise
+            _log.error("the default decides, for the policies are wrong: %s", error)
+            self._told(error)
+            return Policies()
+
+    def _load(self) -> Policies:
+        if self._path is None or (self._optional and not _states(self._path)):
+            return Policies()
+        return read_policies(self._path, self._own)
+
+    def _read(self) -> bool:
+        try:
+            read = self._load()
+        except SpecError as error:
+            if _states(self._path) != self._seen:
                 return False  # it has changed again while it was read
             self._tried = self._seen
             _log.error("the policies stay as they were, for what is there now is wrong: %s", error)
             self._told(error)
             return False
-        if _states(path) != self._seen:
+        if _states(self._path) != self._seen:
             return False
         self._tried = self._seen
         changed = read != self._policies

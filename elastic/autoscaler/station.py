@@ -99,6 +99,8 @@ class Orders:
     home: str | None = None
     """Where its Leases are; by default `namespace`."""
     policies: Path | None = None
+    policies_optional: bool = False
+    """Whether they may be wrong, or not there: then the default decides until they are right."""
     measuring: Measuring = field(default_factory=Measuring)
     decisions: Path | None = None
     """Folder for its decision log."""
@@ -193,7 +195,9 @@ class Station:
     def _once(self) -> None:
         orders = self._orders
         if self._policies is None:
-            self._policies = PolicyFile(orders.policies, told=self._telemetry.policies)
+            self._policies = PolicyFile(
+                orders.policies, optional=orders.policies_optional, told=self._telemetry.policies
+            )
         cluster = orders.access.connect()
         events = Events(cluster, identity=orders.identity)
         recorders: list[Recorder] = [self._telemetry, Narrator(), events]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from kfp_volcano.elastic.autoscaler.telling import Told
 from kfp_volcano.elastic.policies.memory import Memory
+from kfp_volcano.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,19 +118,36 @@ class Turns:
         policy = self._policies(queue)
         decisions = policy.decide(snapshot)
         requests: dict[str, str] = {}
-        for decision in decisions:
-            request = self._executor.ask(decision, versions[decision.job], now) if decision.resizes else None
-            if request is not None:
-                requests[decision.job] = request
-            if self._log:
-                self._log.decision(queue, decision, now, request)
-        self._teller.decided(snapshot, decisions, requests, max(0.0, self._clock() - since))
+        try:
+            for decision in decisions:
+                request = self._ask(queue, decision, versions[decision.job], now) if decision.resizes else None
+                if request is not None:
+                    requests[decision.job] = request
+                if self._log:
+                    self._log.decision(queue, decision, now, request)
+        finally:  # also of a turn that breaks off: what it has asked for until then is on its way
+            self._teller.decided(snapshot, decisions, requests, max(0.0, self._clock() - since))
         standpoint.memory = policy.remember(snapshot, decisions)
         self._tend(snapshot, standpoint.memory)
         standpoint.hungry = _is_hungry(snapshot, decisions)
         standpoint.turned_at = now
         looks = [policy.next_change(snapshot), *self._see_to_jobs(standpoint, now)]
         return min((at for at in looks if at is not None), default=None)
+
+    def _ask(self, queue: str, decision: Decision, version: int, now: float) -> str | None:
+        with self._going_on(queue):
+            return self._executor.ask(decision, version, now)
+        return None
+
+    @contextmanager
+    def _going_on(self, queue: str) -> Iterator[None]:
+        """What is refused for one Job (a right is missing, an admission says no) stops no other Job's turn."""
+        try:
+            yield
+        except ClusterError as error:
+            if error.retryable:
+                raise
+            self._teller.failed(queue, error)
 
     def _tend(self, snapshot: QueueSnapshot, memory: Memory) -> None:
         """See to the queue's Jobs beside their size, now and then."""
@@ -157,10 +176,15 @@ class Turns:
             ]
             kept = [(job, list(index.pods_of(job.key))) for job in jobs if job.kept]
             marked = list(index.marked_nodes)
+            gone = [key for key in concerned if index.job(key) is None]
+        for key in gone:
+            self._executor.forget(key)
         for job, pods in resizing:
-            yield self._executor.drive(job.key, job.version, pods, now)
+            with self._going_on(standpoint.queue):
+                yield self._executor.drive(job.key, job.version, pods, now)
         for job, members in kept:
-            yield self._keeper.look(job, members, marked, now)
+            with self._going_on(standpoint.queue):
+                yield self._keeper.look(job, members, marked, now)
         self._teller.ends(standpoint.queue, jobs, standpoint.told, now)
 
     def _ours(self, job: str) -> bool:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
-from kfp_volcano.elastic.policies.policy import Changing, Moded
+from kfp_volcano.elastic.policies.gangs import serve
+from kfp_volcano.elastic.policies.policy import Changing, Moded, Serving
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from kfp_volcano.elastic.policies.gangs import Service
     from kfp_volcano.elastic.policies.memory import Mode
     from kfp_volcano.elastic.policies.policy import Decision, Policy
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
@@ -50,6 +52,10 @@ class Arms:
 
     def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
         """One decision for each Job, sorted by key; see `Policy`."""
+        return self.decide_beside(snapshot, serve(snapshot))
+
+    def decide_beside(self, snapshot: QueueSnapshot, service: Service) -> tuple[Decision, ...]:
+        """See `Serving`: gangs are served by the Jobs of all arms in one order, or each arm would serve them anew."""
         names = {job.key: arm_of(self.spec, job.key) for job in snapshot.jobs}
         first = int(snapshot.at // TURN_S) % len(self.policies)
         pairs = list(zip(self.spec.arms, self.policies, strict=True))
@@ -60,8 +66,11 @@ class Arms:
                 replace(job, arm=arm.name) if names[job.key] == arm.name else replace(job, sizes=(job.workers,))
                 for job in seen.jobs
             )
-            found = {each.job: each for each in policy.decide(replace(seen, jobs=mine)) if names[each.job] == arm.name}
+            its = replace(seen, jobs=mine)
+            all_ = policy.decide_beside(its, service) if isinstance(policy, Serving) else policy.decide(its)
+            found = {each.job: each for each in all_ if names[each.job] == arm.name}
             decisions |= found
+            service = _beside(service, seen.jobs, found)
             seen = replace(seen, jobs=tuple(_decided(job, found.get(job.key)) for job in seen.jobs))
         return tuple(decisions[key] for key in sorted(decisions))
 
@@ -73,6 +82,16 @@ class Arms:
         """When another arm has the first choice, or one of the policies next changes."""
         times = [policy.next_change(snapshot) for policy in self.policies if isinstance(policy, Changing)]
         return min([(snapshot.at // TURN_S + 1) * TURN_S, *(at for at in times if at is not None)])
+
+
+def _beside(service: Service, jobs: Iterable[ElasticJob], decided: Mapping[str, Decision]) -> Service:
+    """The room that the next arm finds: with what Jobs of this one give beside what gangs are owed."""
+    room = service.room
+    for job in jobs:
+        decision = decided.get(job.key)
+        if decision is not None and decision.to_workers < job.workers and job.key not in service.sizes:
+            room = room.give(job.nodes[decision.to_workers :], job.gpus_per_worker, job.shape)
+    return service if room is service.room else replace(service, room=room)
 
 
 def _decided(job: ElasticJob, decision: Decision | None) -> ElasticJob:

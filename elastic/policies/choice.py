@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kfp_volcano.elastic.policies.adaptive import Adaptive
 from kfp_volcano.elastic.policies.arms import Arms
-from kfp_volcano.elastic.policies.goodput.policy import Goodput
-from kfp_volcano.elastic.policies.goodput.programme import Bounded
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.hpa.policy import Hpa
 from kfp_volcano.elastic.policies.priorities import PrioritySettings
@@ -83,10 +81,18 @@ def _adaptive(blocks: Blocks, own: Mapping[str, Factory]) -> Policy:
     return Adaptive(settings=settings, **{mode: _named(name, blocks, own) for mode, name in inner.items() if name})
 
 
+def _goodput(blocks: Blocks, _: Mapping[str, Factory]) -> Policy:
+    """`goodput`, whose solver (scipy) is 35 MB of memory and a second that processes without it are spared."""
+    from kfp_volcano.elastic.policies.goodput.policy import Goodput  # noqa: PLC0415
+    from kfp_volcano.elastic.policies.goodput.programme import Bounded  # noqa: PLC0415
+
+    return Goodput(bounded=typed(Bounded, blocks.get(Goodput.name, {})))
+
+
 _BUILT_IN: dict[str, Callable[[Blocks, Mapping[str, Factory]], Policy]] = {
     Threshold.name: lambda blocks, _: Threshold(settings=typed(ThresholdSettings, blocks.get(Threshold.name, {}))),
     Adaptive.name: _adaptive,
     Hpa.name: lambda blocks, _: Hpa(spec=hpa_block(blocks[Hpa.name])) if blocks.get(Hpa.name) else Hpa(),
-    Goodput.name: lambda blocks, _: Goodput(bounded=typed(Bounded, blocks.get(Goodput.name, {}))),
+    "goodput": _goodput,
 }
 """How each policy of `schemas.policy.BUILT_IN` is made from the blocks of settings."""

@@ -166,6 +166,8 @@ class Draft:
 
     def _plan(self, pods: Iterable[tuple[str, int]], *, later: bool, own: bool) -> list[_Move] | None:
         counted = Counter(pods)
+        if not counted:
+            return []  # also beyond the limit: who gives takes no room
         total = sum(pod[1] * count for pod, count in counted.items())
         # None at all fit anywhere, also where a queue holds more than it may by now, as when a Job is to shrink.
         if total and (total > self._later or (own and total > (self.limit_later if later else self.limit))):

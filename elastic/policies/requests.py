@@ -22,6 +22,9 @@ __all__ = ["RESOURCES", "RequestAdvice", "RequestSettings", "advised", "peaks"]
 
 RESOURCES = ("cpu", "memory")
 
+_MILLI = 1000
+"""What is measured comes in cores and bytes; requests are kept in thousandths of them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSettings:
@@ -57,7 +60,7 @@ def peaks(job: ElasticJob, before: Mapping[str, int]) -> dict[str, int]:
         for resource in RESOURCES:
             sample = pod.samples.get(resource)
             if sample is not None:
-                found[resource] = max(found.get(resource, 0), math.ceil(sample.value))
+                found[resource] = max(found.get(resource, 0), math.ceil(sample.value * _MILLI))
     return found
 
 
@@ -88,7 +91,7 @@ def advised(job: ElasticJob, memory: JobMemory, settings: RequestSettings, at: f
     return tuple(found)
 
 
-_MIB = 2**20 * 1000
+_MIB = 2**20 * _MILLI
 
 
 def _rounded(value: float, resource: str) -> int:

@@ -85,6 +85,7 @@ class Sample:
 
     at: float
     value: float
+    """In the metric's own unit: cores, bytes, percent; not in thousandths, as requests are."""
     window_s: float = 60.0
     """Over which time it was measured."""
 
@@ -156,7 +157,7 @@ class ElasticJob:
     diverging: bool = False
     """Whether its loss is not finite, or climbs away from the best it had."""
     resizes: tuple[Resized, ...] = ()
-    """The last that ended, newest last."""
+    """Those that ended, as many as its record holds, newest last."""
     pods: tuple[WorkerPod, ...] = ()
     """Only where a policy looks at single workers."""
     utilisation: float | None = None

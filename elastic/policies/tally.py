@@ -23,6 +23,8 @@ class Tally:
         self._gpus = gpus
         self._own = own
         self._spots = draft.named
+        self._later: dict[str, int] = {}
+        """GPUs in the end, of nodes that are short of nothing else and have changed."""
         self._fitting = draft.workers(shape, gpus, later=True, own=False)
         self._limit = draft.limit_later
 
@@ -45,15 +47,22 @@ class Tally:
             if node == NOWHERE:
                 continue
             self._limit += more
-            spot = self._spots.get(node)
-            if spot is None:
-                continue
-            now, later, fits, gpu_class = spot
-            if fits:
-                fits = tuple((name, most + sign * (name == shape)) for name, most in fits)
-                after = Spot(now, later + more, fits, gpu_class)
-                self._fitting += after.pods(self._shape, each, later=True) - spot.pods(self._shape, each, later=True)
-            else:
-                after = Spot(now, later + more, fits, gpu_class)
-                self._fitting += (later + more) // each - later // each
-            self._spots[node] = after
+            later = self._later.get(node)
+            if later is None:
+                spot = self._spots.get(node)
+                if spot is None:
+                    continue
+                if spot.fits:
+                    self._leave_tight(node, spot, more, shape, sign)
+                    continue
+                later = spot.later
+            self._later[node] = later + more
+            self._fitting += (later + more) // each - later // each
+
+    def _leave_tight(self, node: str, spot: Spot, more: int, shape: str, sign: int) -> None:
+        """A node that is short of something else than GPUs."""
+        fits = tuple((name, most + sign * (name == shape)) for name, most in spot.fits)
+        after = Spot(spot.now, spot.later + more, fits, spot.gpu_class)
+        self._spots[node] = after
+        self._fitting += after.pods(self._shape, self._gpus, later=True)
+        self._fitting -= spot.pods(self._shape, self._gpus, later=True)

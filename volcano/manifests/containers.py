@@ -29,6 +29,7 @@ _DOWNWARD = {
     names.ENV_NODE: "spec.nodeName",
 }
 _AGENT_MOUNT = {"name": names.AGENT_VOLUME, "mountPath": names.AGENT_PATH}
+_POLICIES_MOUNT = {"name": names.POLICIES_VOLUME, "mountPath": names.POLICIES_PATH, "readOnly": True}
 _SHARED = ("env", "envFrom", "imagePullPolicy", "resources", "securityContext", "volumeMounts")
 """What the preflight has in common with training."""
 
@@ -49,6 +50,7 @@ def training_container(
     mounts = [
         *([{"name": names.CHECKPOINTS_VOLUME, "mountPath": names.MOUNT_PATH}] if job.checkpoint else []),
         *([{"name": names.SHM_VOLUME, "mountPath": "/dev/shm"}] if role.resources.shm else []),  # noqa: S108  # a pod's own
+        *([_POLICIES_MOUNT] if ours else []),
         *([_AGENT_MOUNT] if not ours and frameworks.copied_agent(job, role) else []),
         *map(_mount, volumes),
     ]
@@ -80,6 +82,8 @@ def _env(job: TrainingJob, role: Role, name: str, task: str) -> list[dict[str, A
     if job.checkpoint:
         values[names.ENV_JOB_DIR] = f"{names.MOUNT_PATH}/{name}"
     values[names.ENV_ELASTICITY] = _settings(job)
+    if task == names.COORDINATOR:
+        values[names.ENV_POLICIES] = names.POLICIES_PATH
     values |= frameworks.environment(job, role, name)
     return [
         *({"name": key, "valueFrom": {"fieldRef": {"fieldPath": field}}} for key, field in _DOWNWARD.items()),

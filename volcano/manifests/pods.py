@@ -28,6 +28,8 @@ _NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 each other, and keeps a pod from completing. Istio reads the label, older versions the annotation; a spec may say
 otherwise."""
 
+_POLICIES = {"name": names.POLICIES_VOLUME, "configMap": {"name": names.POLICIES_CONFIG, "optional": True}}
+
 
 def pod_template(job: TrainingJob, role: Role, *, name: str, task: str, labels: dict[str, str]) -> dict[str, Any]:
     """The template of a task's pods in the Job called `name`; `role` may be the coordinator's, which is no role."""
@@ -59,6 +61,7 @@ def pod_template(job: TrainingJob, role: Role, *, name: str, task: str, labels: 
             resourceClaims=_claims(devices, name, role),
             volumes=[
                 *_volumes(job, role.resources, volumes),
+                *([_POLICIES] if ours else []),
                 *([{"name": names.AGENT_VOLUME, "emptyDir": {}}] if agent else []),
             ],
         ),

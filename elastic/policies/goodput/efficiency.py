@@ -52,6 +52,11 @@ class Goodput:
     measured: bool
     """False: nothing is known of the Job, and it is thought to scale perfectly."""
 
+    @property
+    def tells_classes(self) -> bool:
+        """Whether it is known to be faster on one GPU class than on another."""
+        return len(self.models) > 1
+
     def batch(self, workers: int) -> float:
         """Samples in the global batch."""
         return self.base_batch if self.batch_per_worker is None else self.batch_per_worker * workers

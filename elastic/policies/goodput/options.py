@@ -48,6 +48,7 @@ class Outlook:
 
     job: ElasticJob
     goodput: Goodput
+    capacity: Capacity
     fair_workers: int
     """An equal share of the queue, as far as the Job may have it."""
     near: int
@@ -55,16 +56,24 @@ class Outlook:
     at: float
     """The time."""
 
-    def on(self, workers: int, capacity: Capacity, pools: Sequence[int]) -> float:
+    def on(self, workers: int, pools: Sequence[int] = ()) -> float:
         """The goodput with so many workers, those beyond the present ones in some of these pools."""
-        classes = {capacity.pools[capacity.pool_of[node]].gpu_class for node in self._stay(workers, capacity)}
-        if workers > self.job.workers:
-            classes |= {capacity.pools[pool].gpu_class for pool in pools}
-        nodes = len(set(self.job.nodes[:workers]) - {NOWHERE}) + (workers - self.job.workers > self.near)
+        stay, more = self.job.nodes[:workers], workers - self.job.workers
+        nodes = len({*stay} - {NOWHERE}) + (more > self.near)
+        classes: set[str] = set()
+        if self.goodput.tells_classes:
+            kept = [self.capacity.pool_of[node] for node in stay if node in self.capacity.pool_of]
+            classes = {self.capacity.pools[pool].gpu_class for pool in (*kept, *(pools if more > 0 else ()))}
         return self.goodput.at(workers, max(1, nodes), tuple(sorted(classes)))
 
-    def _stay(self, workers: int, capacity: Capacity) -> list[str]:
-        return [node for node in self.job.nodes[:workers] if node in capacity.pool_of]
+    @property
+    def apart(self) -> list[tuple[int, ...]]:
+        """The pools of each GPU class that its workers may go to, where it makes a difference to which."""
+        kind = kind_of(self.job)
+        classes = sorted({self.capacity.pools[pool].gpu_class for pool in self.capacity.pools_for(kind)})
+        if len(classes) < 2 or not self.goodput.tells_classes:  # noqa: PLR2004 - a choice is of two
+            return []
+        return [self.capacity.pools_for(kind, name) for name in classes]
 
 
 def kind_of(job: ElasticJob) -> Kind:
@@ -89,45 +98,53 @@ def reach(job: ElasticJob) -> tuple[int, ...]:
     return tuple(sorted({job.workers, *(size for size in job.sizes if size <= most)}))
 
 
-def choice_of(outlook: Outlook, capacity: Capacity, sizes: Sequence[int]) -> Choice:
-    """A Job's options: these sizes, the larger ones also on each GPU class by itself where one is faster than all."""
+def choice_of(outlook: Outlook, sizes: Sequence[int]) -> Choice:
+    """A Job's options: these sizes, and the present one."""
     job, kind = outlook.job, kind_of(outlook.job)
-    anywhere = capacity.pools_for(kind)
-    classes = sorted({capacity.pools[pool].gpu_class for pool in anywhere})
-    alone = [capacity.pools_for(kind, name) for name in classes] if len(classes) > 1 else []
-    fair = max(outlook.on(outlook.fair_workers, capacity, pools) for pools in (anywhere, *alone))
-    present = fair / outlook.on(job.workers, capacity, ())
-    moving = present * _moving(outlook)
-    options: list[Option] = []
-    for size in sorted({job.workers, *sizes}):
-        if size == job.workers:
-            options.append(Option(workers=size, cost=present))
-        elif size < job.workers:
-            left = job.nodes[size:]
-            options.append(
-                Option(
-                    workers=size,
-                    cost=fair / outlook.on(size, capacity, ()) + moving,
-                    gives=capacity.given(left),
-                    gpus=-capacity.held(left) * job.gpus_per_worker,
-                )
-            )
-        elif anywhere:
-            adds = size - job.workers
-            mixed = outlook.on(size, capacity, anywhere)
-            better = [pools for pools in alone if outlook.on(size, capacity, pools) > mixed]
-            options += [
-                Option(
-                    workers=size,
-                    cost=fair / outlook.on(size, capacity, pools) + moving,
-                    adds=adds,
-                    pools=pools,
-                    gpus=adds * job.gpus_per_worker,
-                )
-                for pools in (anywhere, *better)
-            ]
-    present_at = next(index for index, option in enumerate(options) if option.workers == job.workers)
-    return Choice(key=job.key, priority=job.priority, kind=kind, options=tuple(options), present=present_at)
+    anywhere, apart = outlook.capacity.pools_for(kind), outlook.apart
+    fair = max(outlook.on(outlook.fair_workers, pools) for pools in (anywhere, *apart))
+    stay = Option(workers=job.workers, cost=fair / outlook.on(job.workers))
+    moving = stay.cost * _moving(outlook)
+    smaller = [_smaller(outlook, size, fair, moving) for size in sorted(sizes) if size < job.workers]
+    larger = [
+        option
+        for size in sorted(sizes)
+        if size > job.workers and anywhere
+        for option in _larger(outlook, size, fair, moving, anywhere, apart)
+    ]
+    return Choice(
+        key=job.key, priority=job.priority, kind=kind, options=(*smaller, stay, *larger), present=len(smaller)
+    )
+
+
+def _smaller(outlook: Outlook, size: int, fair: float, moving: float) -> Option:
+    job = outlook.job
+    leaving = job.nodes[size:]
+    return Option(
+        workers=size,
+        cost=fair / outlook.on(size) + moving,
+        gives=outlook.capacity.given(leaving),
+        gpus=-outlook.capacity.held(leaving) * job.gpus_per_worker,
+    )
+
+
+def _larger(
+    outlook: Outlook, size: int, fair: float, moving: float, anywhere: tuple[int, ...], apart: Sequence[tuple[int, ...]]
+) -> list[Option]:
+    """With the new workers anywhere, and on each GPU class by itself on which that is faster."""
+    adds = size - outlook.job.workers
+    mixed = outlook.on(size, anywhere)
+    found = {anywhere: mixed, **{pools: fast for pools in apart if (fast := outlook.on(size, pools)) > mixed}}
+    return [
+        Option(
+            workers=size,
+            cost=fair / goodput + moving,
+            adds=adds,
+            pools=pools,
+            gpus=adds * outlook.job.gpus_per_worker,
+        )
+        for pools, goodput in found.items()
+    ]
 
 
 def _moving(outlook: Outlook) -> float:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.policies.draft import Draft
     from kfp_volcano.elastic.policies.gangs import Service
+    from kfp_volcano.elastic.policies.goodput.capacity import Capacity
     from kfp_volcano.elastic.policies.goodput.choices import Choice
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.room import Room
@@ -58,11 +59,8 @@ class Goodput:
         movable = [job for job in jobs.values() if job.gpus_per_worker and job.key not in service.sizes]
         kinds = sorted({kind_of(job) for job in movable})
         later = capacity_of(room, kinds, later=True)
-        outlooks = {job.key: _outlook(job, snapshot, room) for job in movable}
-        choices = [
-            choice_of(outlook, later, (job.workers,) if _rests(job, snapshot.at) else reach(job))
-            for job, outlook in zip(movable, outlooks.values(), strict=True)
-        ]
+        outlooks = {job.key: _outlook(job, snapshot, room, later) for job in movable}
+        choices = [choice_of(outlooks[job.key], () if _rests(job, snapshot.at) else reach(job)) for job in movable]
         plan = assign(choices, later, self.bounded)
         if not _fits(choices, jobs, plan, room.draft()):
             # A packing that the rows do not know of: nobody gives for it in vain.
@@ -84,12 +82,13 @@ class Goodput:
         return (snapshot.at // self.every_s + 1) * self.every_s if snapshot.jobs else None
 
 
-def _outlook(job: ElasticJob, snapshot: QueueSnapshot, room: Room) -> Outlook:
+def _outlook(job: ElasticJob, snapshot: QueueSnapshot, room: Room, capacity: Capacity) -> Outlook:
     share = snapshot.limit_gpus // len(snapshot.jobs) // job.gpus_per_worker
     own = [room.named[node] for node in sorted(set(job.nodes)) if node in room.named]
     return Outlook(
         job=job,
         goodput=goodput_of(job),
+        capacity=capacity,
         fair_workers=max(job.min_workers, min(share, job.max_workers)),
         near=sum(spot.pods(job.shape, job.gpus_per_worker, later=True) for spot in own),
         at=snapshot.at,

@@ -44,7 +44,7 @@ class Words:
         outlooks: Mapping[str, Outlook],
         choices: Mapping[str, Choice],
     ) -> None:
-        self._service, self._capacity = service, capacity
+        self._service = service
         self._plan, self._outlooks, self._choices = plan, outlooks, choices
         self._alone = Usage(capacity)
         growing = [key for key, choice in choices.items() if plan.options[key].workers > choice.stay.workers]
@@ -139,7 +139,7 @@ class Words:
         return (job.remaining_s or 0.0) * (1 - 1 / ratio) - cost
 
     def _goodput(self, key: str, option: Option) -> float:
-        return self._outlooks[key].on(option.workers, self._capacity, option.pools)
+        return self._outlooks[key].on(option.workers, option.pools)
 
     def _ratio(self, key: str, option: Option) -> float:
         return self._goodput(key, option) / self._goodput(key, self._choices[key].stay)

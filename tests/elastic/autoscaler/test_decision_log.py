@@ -160,13 +160,14 @@ def test_a_decision_that_comes_out_otherwise_is_found(tmp_path: Path) -> None:
     assert (found.logged.to_workers, found.decided.to_workers) == (8, 2)
 
 
-def test_files_follow_each_other_and_the_oldest_go(tmp_path: Path) -> None:
-    """Each can be read without those before it."""
-    scaler = Autoscaler(tmp_path, most_bytes=2000, most_files=3)
+@pytest.mark.parametrize("most_files", [3, 7])
+def test_files_follow_each_other_and_the_oldest_go(tmp_path: Path, most_files: int) -> None:
+    """As many as are to be kept stay, and each can be read without those before it."""
+    scaler = Autoscaler(tmp_path, most_bytes=2000, most_files=most_files)
     for turn in range(40):
         scaler.turn(queue(job("a", 2 if turn % 2 else 4), job("b"), at=AT + turn))
     files = log_files(tmp_path, LOG_NAME)
-    assert len(files) == 3
+    assert len(files) == most_files
     assert files[0].name != "decisions-000001.jsonl"
     assert all(json.loads(path.read_text().splitlines()[0])["kind"] == "begin" for path in files)
     assert all(path.stat().st_size < 4000 for path in files)

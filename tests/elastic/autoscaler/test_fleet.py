@@ -14,6 +14,7 @@ from kfp_volcano.elastic.autoscaler.leading import lease_name
 from kfp_volcano.elastic.autoscaler.lease import HANDOVER_S, TERM_S, JobLease, Lease
 from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
 from kfp_volcano.elastic.policies.guards import Guarded
+from kfp_volcano.elastic.policies.settings import GuardSettings
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import ForbiddenError, InvalidError, UnavailableError
 from kfp_volcano.schemas.names import HOLD, REQUEST, SYSTEM_NAMESPACE
@@ -320,6 +321,21 @@ def test_a_view_that_is_too_old_is_given_up(cluster):
     cluster.stale_since = cluster.now - STALE_S - 1
     with pytest.raises(UnavailableError):
         autoscaler(cluster).run()
+
+
+def test_policies_stop_before_the_view_is_given_up(cluster):
+    """Nothing is asked for, and it is told why, until the cluster is seen again."""
+    cluster.submit()
+    cluster.follow()
+    scaler = autoscaler(cluster)
+    cluster.stale_since = cluster.now - (GuardSettings().stale_s + STALE_S) / 2
+    scaler._check_view()
+    cluster.live(scaler, 1)
+    assert annotation(cluster.job(), REQUEST) is None
+    cluster.stale_since = None
+    scaler.wake()
+    scaler.turn()
+    assert cluster.request().to_workers == 8
 
 
 def test_run_ends_with_its_job(cluster):

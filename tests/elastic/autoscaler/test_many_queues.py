@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from kfp_volcano.elastic.autoscaler import fleet as fleet_module
 from kfp_volcano.elastic.autoscaler.fleet import HUNGRY_S, LOOK_S, Fleet
 from kfp_volcano.elastic.autoscaler.leading import LEAD_S, lease_name
 from kfp_volcano.elastic.autoscaler.lease import Lease
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
+from kfp_volcano.errors import InvalidError, UnavailableError
 from kfp_volcano.schemas.names import REQUEST
 from kfp_volcano.schemas.records import Phase
 from kfp_volcano.volcano.cluster.annotations import annotation
@@ -176,6 +178,39 @@ def test_leases_that_were_taken_together_are_renewed_apart(cluster):
     assert max(renewed.count(at) for at in renewed) <= 2
 
 
+def test_leases_of_many_queues_are_kept_beside_the_turns(cluster, monkeypatch):
+    """By whom it hands them to, so that no turn waits for them; all are held all the time, and given back."""
+    names, kept, led = {f"q{number}" for number in range(12)}, [], []
+    for name in names:
+        open_queue(cluster, name)
+
+    class Renewers:
+        def __init__(self, *_, **__): ...
+
+        def submit(self, keep, leadership):
+            kept.append(leadership.queue)
+            keep(leadership)
+
+        def shutdown(self, *, cancel_futures): ...
+
+    monkeypatch.setattr(fleet_module, "ThreadPoolExecutor", Renewers)
+    scaler = fleet(cluster, lambda _: names)
+    waited, end = cluster.wait, cluster.now + 3 * LEAD_S
+
+    def wait(version, timeout_s):
+        led.append(scaler.led)
+        if cluster.now >= end:
+            scaler.stop()
+        return waited(version, timeout_s)
+
+    cluster.wait = wait
+    scaler.run()
+    assert set(led[20:]) == {frozenset(names)}
+    assert all(kept.count(name) >= 8 for name in names)
+    lease = Lease(cluster, "ml", lease_name("q0"), holder="x", clock=lambda: cluster.now)
+    assert not lease.look().holder
+
+
 def test_an_outside_reason_has_every_queue_looked_at(cluster):
     """A policy that was changed counts at once."""
     open_queue(cluster, "other")
@@ -188,3 +223,52 @@ def test_an_outside_reason_has_every_queue_looked_at(cluster):
     scaler.wake()
     scaler.turn()
     assert {turn[0] for turn in heard.turns} == {"other", "research"}
+
+
+def refusing(cluster, monkeypatch, barred, error):
+    """Whoever changes that Job is told this."""
+    patch = cluster.patch
+
+    def guarded(kind, name, namespace, changes):
+        if (kind, name) == ("Job", barred):
+            raise error
+        return patch(kind, name, namespace, changes)
+
+    monkeypatch.setattr(cluster, "patch", guarded)
+
+
+def test_what_is_refused_for_one_job_stops_no_other(cluster, monkeypatch):
+    """An admission that lets nobody change the first Job: the second is resized, and the refusal is told."""
+    for name in ("barred", "digits"):
+        cluster.submit(name, high=4)
+        cluster.follow(name=name).release()
+    heard = Heard()
+    refusing(cluster, monkeypatch, "barred", InvalidError("not this one"))
+    cluster.live(fleet(cluster, lambda _: ["research"], recorders=[heard]), 1)
+    assert (cluster.size("barred"), cluster.size("digits")) == (2, 4)
+    assert set(heard.failures) == {("research", "not this one")}
+
+
+def test_a_turn_that_breaks_off_tells_what_it_has_asked_for(cluster, monkeypatch):
+    """Or the log would hold a resize that nobody asked for."""
+    for name in ("digits", "letters"):
+        cluster.submit(name, high=4)
+        cluster.follow(name=name)
+    heard = Heard()
+    refusing(cluster, monkeypatch, "letters", UnavailableError("gone"))
+    fleet(cluster, lambda _: ["research"], recorders=[heard]).turn()
+    assert [set(requests) for _, _, requests, _ in heard.turns] == [{"ml/digits"}]
+    assert heard.failures == [("research", "gone")]
+
+
+def test_nothing_is_kept_of_a_job_that_went_in_the_middle_of_a_resize(cluster):
+    """An autoscaler runs for months, and Jobs are deleted at any moment."""
+    cluster.submit()
+    cluster.follow()
+    scaler = fleet(cluster, lambda _: ["research"])
+    scaler.turn()
+    assert set(scaler._executor.concerned) == {"ml/digits"}
+    cluster.delete("Job", "digits", "ml")
+    cluster.settle()
+    scaler.turn()
+    assert not scaler._executor.concerned

@@ -7,7 +7,12 @@ from dataclasses import replace
 import pytest
 
 from kfp_volcano.elastic.autoscaler.observation import WATCHED, indexed, observe
+from kfp_volcano.elastic.autoscaler.resizing import MOST_OUTCOMES
+from kfp_volcano.elastic.policies.guards import Guarded
+from kfp_volcano.elastic.policies.policy import Reason
+from kfp_volcano.elastic.policies.settings import GuardSettings
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE, NodeState
+from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.schemas.names import GPU, HOLD, PROGRESS, REQUEST, RESIZE
 from kfp_volcano.schemas.records import Hold, LossTrend, Measured, Phase, Progress, ResizeOutcome, ResizeRequest
 
@@ -223,6 +228,30 @@ def test_the_last_outcome_is_remembered(cluster):
     cluster.annotate(RESIZE, [outcome])
     [seen] = observe({kind: cluster.objects(kind) for kind in WATCHED}, queue="research", now=NOW).jobs
     assert (seen.last_resize_at, seen.last_failed, seen.resize_open) == (NOW - 3, True, False)
+
+
+def test_as_many_resizes_are_remembered_as_a_budget_may_count(cluster):
+    """All that the Job keeps: a Job that had its dozen within the hour has no more to come."""
+    cluster.submit()
+    ended = [
+        ResizeOutcome(
+            id=f"r{number}",
+            phase=Phase.DONE,
+            from_workers=2,
+            to_workers=2,
+            reason="x",
+            explanation="x",
+            requested_at=NOW - 3000 + number,
+            executed_by="x",
+            done_at=NOW - 3000 + number,
+        )
+        for number in range(MOST_OUTCOMES)
+    ]
+    cluster.annotate(RESIZE, ended)
+    snapshot = observe({kind: cluster.objects(kind) for kind in WATCHED}, queue="research", now=NOW)
+    assert len(snapshot.jobs[0].resizes) == MOST_OUTCOMES
+    for settings in (GuardSettings(), GuardSettings(resizes_per_hour=MOST_OUTCOMES)):
+        assert [each.reason for each in Guarded(Threshold(), settings).decide(snapshot)] == [Reason.BUDGET]
 
 
 def test_surplus_without_a_node_is_seen_waiting(cluster):

@@ -164,3 +164,28 @@ def test_a_policy_of_another_package_that_fails_to_load_is_named(tmp_path: Path,
     path.write_text(text().replace("  threshold: {up: {idleShare: 0.5}}", "  policy: broken"))
     with pytest.raises(SpecError, match="policy broken: cannot be loaded from no_such_module:Policy"):
         PolicyFile(path)
+
+
+def test_optional_policies_come_when_they_come(tmp_path):
+    """Nothing there, or something wrong, is the default; what is right later is in force then, until it goes."""
+    told, now = [], [0.0]
+    file = PolicyFile(tmp_path, optional=True, told=told.append, own={}, clock=lambda: now[0])
+
+    def look() -> str:
+        for _ in range(3):
+            now[0] += 1
+            file.refresh()
+        return file.spec_of("research").name
+
+    assert look() == "default"
+    written = tmp_path / "a.yaml"
+    written.write_text("kind: Policy\n")
+    assert (look(), [error is None for error in told]) == ("default", [False])
+    written.write_text(
+        "apiVersion: kfp-volcano/v1\nkind: Policy\nmetadata: {name: steady}\nspec: {queues: ['*'], policy: threshold}\n"
+    )
+    assert look() == "steady"
+    written.unlink()
+    assert look() == "default"
+    written.write_text("kind: Policy\n")
+    assert PolicyFile(tmp_path, optional=True, own={}).spec_of("research").name == "default"

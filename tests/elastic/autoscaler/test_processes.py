@@ -48,6 +48,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE_S = 90.0
+POLICY = """
+apiVersion: kfp-volcano/v1
+kind: Policy
+metadata: {name: all}
+spec: {queues: ["*"], policy: hpa}
+"""
 TOKEN: dict[str, str] = {}
 """What other processes need to reach the host's Ray."""
 
@@ -337,13 +343,19 @@ def test_execution_follows_real_pods(seen):
 
 
 def test_a_coordinator_that_is_killed_comes_back_and_goes_on(seen):
-    """It publishes progress, keeps what was known of changes, has an autoscaler beside the Job, and ends well."""
+    """It publishes progress, keeps what was known of changes, has an autoscaler beside the Job, and ends well.
+
+    That autoscaler decides as the Policies of the namespace say.
+    """
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": names.POLICIES_CONFIG, "namespace": "ml"}}
+    seen.cluster.create({**config, "data": {"policies.yaml": POLICY}})
     seen.submit("coordinated", coordinated=True)
     seen.until(lambda: pod_ip(seen, "coordinated-coordinator-0"))
     first = MembershipChange(step=3, from_workers=1, to_workers=2, at=time.time(), pause_s=0.1)
     report(seen, progress(5, first))
     seen.until(lambda: seen.annotation("coordinated", names.PROGRESS))
     seen.until(lambda: seen.annotation("coordinated", names.REQUEST))
+    assert parse(ResizeRequest, seen.annotation("coordinated", names.REQUEST)).policy == "hpa"
     [process] = coordinators()
     os.kill(process.pid, signal.SIGKILL)
     gone(process.pid)

@@ -28,7 +28,7 @@ class Used:
         return {}
 
     def of_pod(self, namespace, name):
-        return {"cpu": Sample(0.0, 1000.0), "memory": Sample(0.0, 2**30 * 1000.0)}
+        return {"cpu": Sample(0.0, 1.0), "memory": Sample(0.0, float(2**30))}
 
     def utilisation(self, namespace, pods):
         return None

@@ -6,13 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kfp_volcano.elastic.policies.arms import TURN_S, Arms, arm_of
 from kfp_volcano.elastic.policies.choice import policy_for
 from kfp_volcano.elastic.policies.policy import Decision, Reason, hold
-from kfp_volcano.elastic.policies.settings import ThresholdSettings, Up
+from kfp_volcano.elastic.policies.settings import Down, ThresholdSettings, Up
 from kfp_volcano.elastic.policies.snapshot import ElasticJob, NodeState, PendingGang, QueueSnapshot
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.schemas.policy import Arm, QueuePolicy
@@ -115,12 +116,23 @@ def test_the_arms_together_never_take_more_than_there_is(
     assert len(decisions) == len(sizes)
 
 
-def test_a_gang_is_served_once() -> None:
-    """What one arm gives for it the next does not give again."""
+@pytest.mark.parametrize("at", [0.0, TURN_S])
+def test_a_gang_is_served_once(at: float) -> None:
+    """What one arm gives for it the next does not give again, whoever has the first choice."""
     jobs = [job(f"job-{index}", 4) for index in range(8)]
     gang = PendingGang(key="x/gang", pods=(1, 1, 1), since=0.0)
-    decisions = policy_for(spec(1, 1, policy="threshold")).decide(queue(jobs, free=0, pending=(gang,)))
+    decisions = policy_for(spec(1, 1, policy="threshold")).decide(queue(jobs, free=0, pending=(gang,), at=at))
     assert sum(each.from_workers - each.to_workers for each in decisions) == 3
+
+
+def test_arms_shrink_together_by_no_more_than_one_policy_would() -> None:
+    """What one arm's Jobs give to a queue that is too full is enough for the next arm's, too."""
+    seen = queue([job(f"job-{index}", 4) for index in range(8)], free=0)
+    careful = Threshold(settings=ThresholdSettings(down=Down(used_share=0.97)))
+    alone = sum(each.from_workers - each.to_workers for each in careful.decide(seen))
+    assert alone == sum(
+        each.from_workers - each.to_workers for each in Arms(spec(1, 1), (careful, careful)).decide(seen)
+    )
 
 
 def test_each_arm_has_the_first_choice_in_its_turn() -> None:

@@ -44,7 +44,14 @@ def advice(of, memory):
 
 def test_the_peak_of_any_worker_counts():
     """With what was measured before, and only for what is measured."""
-    assert peaks(job({"cpu": 1000.0}, {"cpu": 3000.0}), {"cpu": 2000, "memory": 5}) == {"cpu": 3000, "memory": 5}
+    assert peaks(job({"cpu": 1.0}, {"cpu": 3.0}), {"cpu": 2000, "memory": 5}) == {"cpu": 3000, "memory": 5}
+
+
+def test_what_is_measured_and_what_is_requested_are_told_in_the_same_unit():
+    """Workers that use what they request are told nothing: cores and bytes are measured, thousandths are requested."""
+    used = job({"cpu": 7.0, "memory": 28.0 * 2**30})
+    assert peaks(used, {}) == {"cpu": 7000, "memory": 28 * GIB}
+    assert advice(used, JobMemory(peaks=peaks(used, {}), measured_since=NOW - 600)) == {}
 
 
 @pytest.mark.parametrize(

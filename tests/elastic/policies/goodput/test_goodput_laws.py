@@ -114,6 +114,7 @@ def decide(snapshot):
 
 
 @given(snapshots())
+@settings(max_examples=50)
 def test_every_job_has_one_decision_in_words(snapshot):
     """Sorted by key; the size is the present one or one that it may have; numbers are finite."""
     decisions = decide(snapshot)
@@ -127,6 +128,7 @@ def test_every_job_has_one_decision_in_words(snapshot):
 
 
 @given(snapshots())
+@settings(max_examples=50)
 def test_growth_takes_no_more_than_is_free_now(snapshot):
     """All growth together is on nodes that take it, within the limit, beside what was promised before."""
     grown = [
@@ -138,6 +140,7 @@ def test_growth_takes_no_more_than_is_free_now(snapshot):
 
 
 @given(snapshots(), st.randoms(use_true_random=False))
+@settings(max_examples=50)
 def test_the_order_of_jobs_and_gangs_means_nothing(snapshot, random):
     """Equal snapshots give equal decisions."""
     jobs, gangs = list(snapshot.jobs), list(snapshot.pending)
@@ -147,6 +150,7 @@ def test_the_order_of_jobs_and_gangs_means_nothing(snapshot, random):
 
 
 @given(snapshots())
+@settings(max_examples=50)
 def test_what_it_wants_passes_the_guards(snapshot):
     """It keeps to the sizes that the guards leave, and wants no growth for which they find no room."""
     wanted = {decision.job: decision for decision in decide(snapshot)}
@@ -157,6 +161,7 @@ def test_what_it_wants_passes_the_guards(snapshot):
 
 
 @given(snapshots())
+@settings(max_examples=50)
 def test_only_gangs_are_urgent(snapshot):
     """And a Job that yields does so for another that is to grow, at no lower priority than any that would gain less."""
     decisions = decide(snapshot)
@@ -168,6 +173,7 @@ def test_only_gangs_are_urgent(snapshot):
 
 
 @given(snapshots())
+@settings(max_examples=50)
 def test_a_job_that_rests_is_left_alone(snapshot):
     """Within its cooldown, with a resize open or workers without a node it gives to gangs only."""
     jobs = {job.key: job for job in snapshot.jobs}
