@@ -142,7 +142,7 @@ class Turns:
 
     @contextmanager
     def _going_on(self, queue: str) -> Iterator[None]:
-        """What is refused for one Job (a right is missing, an admission says no) stops nothing else of its queue's turn."""
+        """What is refused for good (a right is missing, an admission says no) stops nothing else of a queue's turn."""
         try:
             yield
         except ClusterError as error:
