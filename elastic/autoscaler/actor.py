@@ -7,6 +7,7 @@ lives on the embedded cluster in the Ray of the cluster's host, in a pod in a sm
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -146,7 +147,8 @@ class Crew:
         if late:
             _log.warning("actors %s did not end in time: their Leases run out by themselves", late)
         for actor in self._actors.values():
-            ray.kill(actor, no_restart=True)
+            with contextlib.suppress(RayError):
+                ray.kill(actor, no_restart=True)
         self._actors.clear()
 
     def _actor(self, number: int, queues: frozenset[str]) -> Any:
