@@ -55,7 +55,9 @@ _FEW, _RENEWERS = 8, 4
 """Leases of more queues than a few are renewed by so many threads beside the turns."""
 _LARGE = 10_000
 """From so many Jobs and pods on the garbage collector takes tenths of seconds to look through them."""
-_HUNGRY_PER_S, _HUNGRY_AT_ONCE = 20.0, 2
+_HUNGRY_PER_S, _HUNGRY_AT_ONCE = 5.0, 2
+"""Turns of such queues together, a second: what a change costs is not to grow with the number of queues."""
+
 _log = logging.getLogger(__name__)
 
 
