@@ -92,7 +92,7 @@ def test_each_change_is_told_with_its_reason_its_end_and_its_cost(run: Path) -> 
         "",
         "14:16:40  It has ended: Succeeded.",
         "14:15:00  Last decided: it had 4 workers, for Cooldown",
-        "          digits-1a2b3c4d was resized a short time ago: it may grow again in 27 s",
+        "          digits-1a2b3c4d was resized a short time ago: it may be resized again in 27 s",
     ]
 
 
