@@ -42,8 +42,11 @@ __all__ = ["LOOK_S", "STALE_S", "Fleet", "Metrics"]
 LOOK_S = 15.0
 """How long a queue is left alone at most, seconds: HPA's sync period."""
 STALE_S = 120.0
-"""How long a view of the cluster may not have been refreshed before it is given up, seconds. Longer than policies stop at
-(`GuardSettings.stale_s`), so that they say so, and than a watch of a quiet kind takes to show that it works again."""
+"""How long a view of the cluster may not have been refreshed before it is given up, seconds.
+
+Longer than until policies stop (`GuardSettings.stale_s`), so that they can say so, and than a watch of a quiet kind
+takes to show that it works again.
+"""
 RETRY_S = 2.0
 """Before the next turn of a queue whose last one failed, seconds."""
 HUNGRY_S = 1.0

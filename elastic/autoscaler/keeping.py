@@ -77,7 +77,10 @@ class Keeper:
             _log.info("%s: %s: %s", key, limit.verb, limit.why)
             command(self._cluster, job, limit.verb, limit.why)
         if unfit and now >= self._barred_until:
-            self._see_to_nodes(job, [self._cluster.get("Pod", pod.name, namespace) for pod in unfit], marked, now)
+            pods_of_job, _ = self._cluster.list("Pod", namespace, {"volcano.sh/job-name": name})
+            names = {pod.name for pod in unfit}
+            failed = [pod for pod in pods_of_job if pod["metadata"]["name"] in names]
+            self._see_to_nodes(job, failed, marked, now)
 
     def _see_to_nodes(self, job: Manifest, pods: Sequence[Manifest], nodes: Sequence[Manifest], now: float) -> None:
         wanted = actions(job, pods, nodes, now)

@@ -6,6 +6,7 @@ import pytest
 
 from books import name, states
 from kfp_volcano.elastic.policies.policy import Reason
+from kfp_volcano.elastic.policies.settings import Down, ThresholdSettings, Up
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, ElasticJob, PendingGang, QueueSnapshot
 from kfp_volcano.elastic.policies.threshold import Threshold
 
@@ -44,12 +45,13 @@ def queue(jobs, *, free, gangs=(), limit=8, allocated=None, releasing=(), **more
     )
 
 
-def decide(snapshot, **parameters):
-    return {decision.job: decision for decision in Threshold(**parameters).decide(snapshot)}
+def decide(snapshot, *, up=Up(), down=Down()):  # noqa: B008 - frozen
+    policy = Threshold(settings=ThresholdSettings(up=up, down=down))
+    return {decision.job: decision for decision in policy.decide(snapshot)}
 
 
-def sizes(snapshot, **parameters):
-    return {key: decision.to_workers for key, decision in decide(snapshot, **parameters).items()}
+def sizes(snapshot, **settings):
+    return {key: decision.to_workers for key, decision in decide(snapshot, **settings).items()}
 
 
 def test_an_idle_queue_is_grown_into():
@@ -230,3 +232,50 @@ def test_a_full_job_says_that_it_is():
     """Idle GPUs and a Job at its maximum."""
     [decision] = decide(queue([job(nodes=[0] * 4, sizes=(2, 4))], free=(4, 4), limit=12)).values()
     assert decision.reason is Reason.AT_MAXIMUM
+
+
+@pytest.mark.parametrize(("step", "size"), [(1, 3), (2, 4), (None, 8)])
+def test_growth_goes_by_so_many_sizes_at_once(step, size):
+    """From the smallest to the largest, or all at once."""
+    snapshot = queue([job(nodes=[0, 0])], free=(2, 4))
+    assert sizes(snapshot, up=Up(step=step)) == {"ml/digits": size}
+
+
+@pytest.mark.parametrize(("most", "size"), [(None, 8), (7, 8), (6, 2)])
+def test_growth_waits_while_too_many_pods_wait_in_vain(most, size):
+    """Where that is wanted: what comes free adds up for them."""
+    snapshot = queue([job(nodes=[0, 0])], free=(2, 4), gangs=[gang(*[1] * 7)])
+    assert sizes(snapshot, up=Up(pending_tasks=most)) == {"ml/digits": size}
+
+
+@pytest.mark.parametrize(("share", "size"), [(None, 8), (1.0, 8), (0.8, 7), (0.7, 6), (0.5, 4)])
+def test_growth_stops_below_the_share_from_which_jobs_shrink(share, size):
+    """Of 10 GPUs: at 7, or more, is too many for 70 %."""
+    snapshot = queue([job(nodes=[0, 0])], free=(4, 4), limit=10)
+    assert sizes(snapshot, up=Up(idle_share=0.1), down=Down(used_share=share)) == {"ml/digits": size}
+
+
+def test_jobs_shrink_while_too_much_is_in_use():
+    """Who gives first, by a step, and no more of them than it takes; not urgent, for nobody waits."""
+    low, high = job("ml/low", nodes=[0] * 4), job("ml/high", nodes=[1] * 4, priority=1)
+    decisions = decide(queue([low, high], free=(0, 0)), down=Down(used_share=0.9))
+    assert (decisions["ml/low"].to_workers, decisions["ml/low"].reason) == (3, Reason.QUEUE_TIGHT)
+    assert not decisions["ml/low"].urgent
+    assert (decisions["ml/high"].to_workers, decisions["ml/high"].reason) == (4, Reason.STEADY)
+    both = sizes(queue([low, high], free=(0, 0)), down=Down(used_share=0.75, step=2))
+    assert both == {"ml/low": 2, "ml/high": 2}  # six are as many as six
+
+
+def test_what_is_leaving_is_not_in_use_any_more():
+    """While pods terminate nobody shrinks for the same GPUs again."""
+    snapshot = queue([job(nodes=[0] * 6)], free=(0, 0), releasing=(0, 2), releasing_gpus=2, allocated=8)
+    assert sizes(snapshot, down=Down(used_share=0.8)) == {"ml/digits": 6}
+
+
+def test_jobs_shrink_for_pods_that_wait_in_vain_where_that_is_wanted():
+    """All of them by a step; by default nothing is given in vain."""
+    jobs = [job("ml/a", nodes=[0] * 4), job("ml/b", nodes=[1] * 4)]
+    snapshot = queue(jobs, free=(0, 0), gangs=[gang(*[1] * 7)])
+    assert sizes(snapshot) == {"ml/a": 4, "ml/b": 4}
+    assert sizes(snapshot, down=Down(pending_tasks=7)) == {"ml/a": 3, "ml/b": 3}
+    assert sizes(snapshot, down=Down(pending_tasks=8)) == {"ml/a": 4, "ml/b": 4}

@@ -134,3 +134,34 @@ def test_the_next_change_is_the_first_guard_to_let_go():
     )
     assert next_change(queue(*jobs)) == NOW - 1 + PLACE_S
     assert next_change(queue(JOB)) is None
+
+
+@pytest.mark.parametrize("wanted", [{}, {JOB.key: 8}, {JOB.key: 2}])
+def test_a_gang_is_given_what_it_is_owed_whatever_the_policy_says(wanted):
+    """Also by a policy that knows of no gangs: as much as it needs, at once."""
+    [decision] = Guarded(Says(wanted)).decide(queue(JOB, free=(0, 0), limit=4, pending=(GANG,)))
+    assert (decision.to_workers, decision.reason, decision.urgent) == (2, Reason.GANG_PENDING, True)
+    assert decision.recommended == wanted.get(JOB.key)
+
+
+def test_nobody_grows_into_what_a_gang_waits_for():
+    """It is served from what is free, which is not free then."""
+    [decision] = Guarded(Says({JOB.key: 8})).decide(queue(JOB, free=(4, 0), pending=(GANG,)))
+    assert (decision.to_workers, decision.reason) == (4, Reason.GANG_FIRST)
+    assert "big" in decision.explanation
+
+
+def test_a_person_comes_before_a_gang():
+    """What a person has set is as good as asked for: what is left is for the gang."""
+    held = replace(JOB, hold=Hold(until=NOW + 60, by="ada", override=8))
+    decisions = Guarded(Threshold()).decide(queue(held, OTHER, free=(4, 0), limit=12, pending=(GANG,)))
+    assert [(each.to_workers, each.reason) for each in decisions] == [(8, Reason.OVERRIDE), (2, Reason.GANG_PENDING)]
+
+
+def test_gpus_are_kept_for_workers_that_wait_for_a_node_and_not_for_ever():
+    """Two that were asked for and hold nothing have a claim for two minutes, where a person holds their Job."""
+    held = replace(JOB, nodes=(name(0), name(0), NOWHERE, NOWHERE), hold=Hold(until=NOW + 999, by="ada"))
+    for waits_s, expected in [(119.0, (4, Reason.NO_ROOM)), (120.0, (8, Reason.QUEUE_IDLE))]:
+        snapshot = queue(replace(held, waiting_since=NOW - waits_s), OTHER, free=(4, 0))
+        assert decide(Says({OTHER.key: 8}), snapshot)[OTHER.key] == expected
+        assert waits_s == 120.0 or next_change(snapshot) == NOW + 1
