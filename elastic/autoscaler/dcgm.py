@@ -60,7 +60,7 @@ class DcgmExporters:
     def _addresses(self) -> list[str]:
         try:
             found = socket.getaddrinfo(self._url.hostname, self._url.port or 80, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a port that is no number, too
             raise UnavailableError(f"no DCGM exporter is known as {self._url.netloc}: {error}") from error
         return sorted({str(address[0]) for *_, address in found})
 

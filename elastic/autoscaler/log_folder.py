@@ -110,8 +110,8 @@ def log_lines(
 ) -> Iterator[dict[str, Any]]:
     """The lines of a log, oldest first; those with one of some texts in them, of the last so many files.
 
-    What is no JSON object is left out: a writer was killed in the middle of it. Raises OSError where a file cannot be
-    read; one that goes while this reads is passed over.
+    What is no JSON object of a `kind` is left out: a writer was killed in the middle of it. Raises OSError where a file
+    cannot be read; one that goes while this reads is passed over.
     """
     wanted = [each.encode() for each in naming]
     for path in log_files(folder, name)[-(last or 0) :]:
@@ -130,7 +130,7 @@ def _parsed(data: bytes) -> dict[str, Any] | None:
         line = json.loads(data)
     except ValueError:
         return None
-    return line if isinstance(line, dict) else None
+    return line if isinstance(line, dict) and isinstance(line.get("kind"), str) else None
 
 
 def _is_torn(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from kfp_volcano.elastic.autoscaler.log_folder import log_files, log_lines
 from kfp_volcano.elastic.autoscaler.own_policies import own_policies
 from kfp_volcano.elastic.policies.choice import policy_for
 from kfp_volcano.elastic.policies.policy import Decision
-from kfp_volcano.errors import SpecError
+from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas.packing import unpack
 from kfp_volcano.schemas.policy_validation import policy
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
 
-__all__ = ["Difference", "Replayed", "Turn", "log_folders", "replay", "turns"]
+__all__ = ["Difference", "Replayed", "Turn", "legible", "log_folders", "replay", "turns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +89,45 @@ def turns(lines: Iterable[Mapping[str, Any]], policies: dict[str, Mapping[str, A
             case "begin":
                 seen, decided, version = {}, {}, str(line.get("version", ""))
             case "policy" if policies is not None:
-                policies[line["policy"]] = line["document"]
-            case "turn" if line.get("whole") or line["queue"] in seen:
-                queue = line["queue"]
-                if line.get("whole"):
-                    seen[queue], decided[queue] = blank(queue), {}
-                before = seen[queue]
-                snapshot = seen[queue] = applied(before, line["seen"], remembered=before.memory)
-                new = [unpack(Decision, each) for each in line["decided"]]
-                decided[queue] |= {each.job: each for each in new}
-                present = {job.key for job in snapshot.jobs}
-                decided[queue] = {job: each for job, each in decided[queue].items() if job in present}
-                yield Turn(
-                    snapshot,
-                    dict(decided[queue]),
-                    frozenset(each.job for each in new),
-                    line.get("requests", {}),
-                    line["policy"],
-                    version,
-                )
+                with legible():
+                    policies[line["policy"]] = line["document"]
+            case "turn" if line.get("whole") or line.get("queue") in seen:
+                with legible():
+                    turn = _turn(line, seen, decided, version)
+                yield turn
+
+
+def _turn(
+    line: Mapping[str, Any], seen: dict[str, QueueSnapshot], decided: dict[str, dict[str, Decision]], version: str
+) -> Turn:
+    queue = line["queue"]
+    if line.get("whole"):
+        seen[queue], decided[queue] = blank(queue), {}
+    before = seen[queue]
+    snapshot = seen[queue] = applied(before, line["seen"], remembered=before.memory)
+    new = [unpack(Decision, each) for each in line["decided"]]
+    decided[queue] |= {each.job: each for each in new}
+    present = {job.key for job in snapshot.jobs}
+    decided[queue] = {job: each for job, each in decided[queue].items() if job in present}
+    return Turn(
+        snapshot,
+        dict(decided[queue]),
+        frozenset(each.job for each in new),
+        line.get("requests", {}),
+        line["policy"],
+        version,
+    )
+
+
+@contextmanager
+def legible() -> Iterator[None]:
+    """Raises SpecError where a line that is taken apart within it is not as this version writes lines."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        what = f"a line of it cannot be read ({type(error).__name__}: {error})"
+        remedy = "lines are as an autoscaler wrote them, of this version or one before"
+        raise SpecError([Problem("decision log", what, remedy)], source="decision log") from error
 
 
 def replay(folder: Path, own: Mapping[str, Factory] | None = None) -> Replayed:

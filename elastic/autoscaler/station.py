@@ -205,7 +205,8 @@ class Station:
             DecisionLog(orders.decisions, policies=self._spec_in_use, by=orders.identity) if orders.decisions else None
         )
         recorders += [decisions] if decisions else []
-        measurements = Measurements(orders.measuring.sources(), queries=self._named_queries)
+        sources = orders.measuring.sources()
+        measurements = Measurements(sources, queries=self._named_queries)
         self._fleet = Fleet(
             cluster,
             queues=self._of,
@@ -214,7 +215,7 @@ class Station:
             namespace=orders.namespace,
             home=orders.home,
             recorders=recorders,
-            metrics=measurements,
+            metrics=measurements if sources else None,  # nobody looks at single pods for nothing
             tender=Tender(cluster, self._spec_of, identity=orders.identity, namespace=orders.namespace),
             log=QueueLog(orders.timeline) if orders.timeline else None,
             shared_namespace=orders.shared_namespace,

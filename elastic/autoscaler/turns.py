@@ -128,7 +128,8 @@ class Turns:
         finally:  # also of a turn that breaks off: what it has asked for until then is on its way
             self._teller.decided(snapshot, decisions, requests, max(0.0, self._clock() - since))
         standpoint.memory = policy.remember(snapshot, decisions)
-        self._tend(snapshot, standpoint.memory)
+        with self._going_on(queue):
+            self._tend(snapshot, standpoint.memory)
         standpoint.hungry = _is_hungry(snapshot, decisions)
         standpoint.turned_at = now
         return policy.next_change(snapshot)
@@ -147,7 +148,7 @@ class Turns:
 
     @contextmanager
     def _going_on(self, queue: str) -> Iterator[None]:
-        """What is refused for one Job (a right is missing, an admission says no) stops no other Job's turn."""
+        """What is refused for good (a right is missing, an admission says no) stops nothing else of a queue's turn."""
         try:
             yield
         except ClusterError as error:

@@ -107,14 +107,15 @@ def ab_report(folder: Path, output: str) -> None:
     """
     from kfp_volcano.elastic.autoscaler.decision_log import LOG_NAME  # noqa: PLC0415
     from kfp_volcano.elastic.autoscaler.log_folder import log_lines  # noqa: PLC0415
-    from kfp_volcano.elastic.autoscaler.log_turns import log_folders  # noqa: PLC0415
+    from kfp_volcano.elastic.autoscaler.log_turns import legible, log_folders  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.comparison import arms_of, comparisons, ended_of  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.comparison_told import told  # noqa: PLC0415
 
     texts = ('"kind":"ended"', '"kind":"policy"')
     lines = [line for each in log_folders(folder) for line in log_lines(each, LOG_NAME, naming=texts)]
-    ends = [end for line in lines if line["kind"] == "ended" and (end := ended_of(line)) is not None]
-    found = comparisons(ends, arms_of(line["document"] for line in lines if line["kind"] == "policy"))
+    with legible():
+        ends = [end for line in lines if line["kind"] == "ended" and (end := ended_of(line)) is not None]
+        found = comparisons(ends, arms_of(line["document"] for line in lines if line["kind"] == "policy"))
     if output == "json":
         click.echo(json.dumps([asdict(each) for each in found], indent=2))
         return

@@ -228,7 +228,8 @@ def test_an_exporter_that_is_ill_measures_nothing(served: Served, answer: tuple[
 
 def test_servers_that_are_not_there_are_told(caplog: pytest.LogCaptureFixture) -> None:
     """Neither a refused connection nor an unknown name raises."""
-    sources = [Prometheus("http://127.0.0.1:9"), DcgmExporters("http://127.0.0.1:9"), DcgmExporters("nowhere.invalid")]
+    exporters = [DcgmExporters(url) for url in ("http://127.0.0.1:9", "nowhere.invalid", "http://127.0.0.1:port")]
+    sources = [Prometheus("http://127.0.0.1:9"), *exporters]
     asked = measuring(*sources)
     asked.of_pod("ml", "a-0")
     asked.of_queue("depth")
