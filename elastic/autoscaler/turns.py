@@ -132,8 +132,14 @@ class Turns:
             self._tend(snapshot, standpoint.memory)
         standpoint.hungry = _is_hungry(snapshot, decisions)
         standpoint.turned_at = now
-        looks = [policy.next_change(snapshot), *self._see_to_jobs(standpoint, now)]
-        return min((at for at in looks if at is not None), default=None)
+        return policy.next_change(snapshot)
+
+    def see_to(self, standpoint: Standpoint, now: float) -> float | None:
+        """Execute and keep what is open in a queue, after its turn: requests of other queues need not wait for that.
+
+        Returns when to look again although nothing changes, Unix seconds; None if that need not be.
+        """
+        return min((at for at in self._see_to_jobs(standpoint, now) if at is not None), default=None)
 
     def _ask(self, queue: str, decision: Decision, version: int, now: float) -> str | None:
         with self._going_on(queue):
@@ -163,7 +169,7 @@ class Turns:
             self._teller.reranked(snapshot.queue, job, change)
 
     def _see_to_jobs(self, standpoint: Standpoint, now: float) -> Iterator[float | None]:
-        """Execute and keep what is open; when to look at that again."""
+        """Job by job, when to look at it again."""
         with self._view.reading() as stamped:
             if stamped is None:
                 return
