@@ -54,7 +54,7 @@ class _State:
                 yield f"{key}: {request_of(job)} is not answered"
 
     def waiting(self) -> Iterator[str]:
-        """Surplus: of Jobs that run, and of those that stand in their own way, for it has the priority of their gang."""
+        """Surplus of Jobs that run, and of those that stand in their own way, for it has their gang's priority."""
         for key, job in self._jobs.items():
             in_the_way = job_state(job) is JobState.RUNNING or not job["spec"].get("priorityClassName")
             live = not job_state(job).final and job_state(job) is not JobState.ENDING and spec_of(job) is not None
