@@ -16,7 +16,7 @@ from kfp_volcano.volcano.manifests.resize import workers
 from kfp_volcano.volcano.manifests.status import JobState, job_state
 from kfp_volcano.volcano.model.objects import has_ended, parse_time, terminating
 
-__all__ = ["Holdings", "holds", "pod_gpus", "queue_of", "task_of"]
+__all__ = ["Holdings", "holds", "index_of", "pod_gpus", "queue_of", "task_of"]
 
 
 class Holdings:
@@ -101,13 +101,13 @@ class Holdings:
         surplus = [pod for pod in pods if task_of(pod) == ELASTIC]
         there = [pod for pod in surplus if holds(pod) and not terminating(pod)]
         wanted = max(0, target - least)
-        unplaced = max(0, wanted - sum(_index(pod) < wanted for pod in there) - ended)
+        unplaced = max(0, wanted - sum(index_of(pod) < wanted for pod in there) - ended)
         waits = [parse_time(pod["metadata"]["creationTimestamp"]) for pod in surplus if not pod["spec"].get("nodeName")]
         if waits and min(waits) <= now - RESERVE_S:  # what has found no node by now is not going to
             unplaced = max(0, target - size)
         self.promised[queue] += [gpus] * unplaced
         for pod in there:
-            if _index(pod) >= wanted:
+            if index_of(pod) >= wanted:
                 self.giving_of[queue] += gpus
                 self._later[pod["spec"]["nodeName"]] += gpus
 
@@ -127,7 +127,8 @@ def queue_of(job: Any) -> str:
     return str(job["spec"].get("queue") or "default")
 
 
-def _index(pod: Any) -> int:
+def index_of(pod: Any) -> int:
+    """A pod's number within its task."""
     return int(pod["metadata"]["name"].rpartition("-")[2])
 
 
