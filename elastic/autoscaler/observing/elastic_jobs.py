@@ -31,9 +31,11 @@ _ACTIVE = {JobState.PENDING, JobState.RUNNING, JobState.RESTARTING}
 def elastic_job(job: JobFacts, pods: Collection[PodFacts], table: NodeTable, priority: int) -> ElasticJob | None:
     """The Job as a policy may see it, a request that is not taken up counting as open; None if it is not elastic."""
     allowed, needs = job.range, worker_needs(job)
-    if allowed is None or needs is None or not job.running:
+    if allowed is None or needs is None:
         return None
     workers = _workers(job, pods)
+    if not job.running and not _in_its_own_way(job, workers, allowed.least):
+        return None
     target, pace, history = job.target(0.0), job.pace, job.history
     surplus = [pod.created for pod in workers[allowed.least :] if pod is not None and pod.waits]
     return ElasticJob(
@@ -65,6 +67,17 @@ def elastic_job(job: JobFacts, pods: Collection[PodFacts], table: NodeTable, pri
         diverging=pace is not None and pace.diverging,
         resizes=history.resizes,
     )
+
+
+def _in_its_own_way(job: JobFacts, workers: Sequence[PodFacts | None], least: int) -> bool:
+    """Whether a Job that does not run waits for its gang beside surplus of its own that Volcano may place before.
+
+    It does for a Job without a priority class: its surplus has the gang's priority, and Volcano takes pods of one
+    priority by their index (`elastic-0` before `core-1`), as often as it takes to find that the gang does not fit.
+    """
+    if job.state not in _ACTIVE or job.leaving or job.priority_class:
+        return False
+    return any(pod is not None and pod.waits for pod in workers[least:])
 
 
 def _measured(pace: Pace, needs: Needs, workers: Sequence[PodFacts | None], table: NodeTable) -> tuple[Measured, ...]:

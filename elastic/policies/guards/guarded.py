@@ -23,7 +23,7 @@ from kfp_volcano.elastic.policies.guards.pace import (
     resize_open,
 )
 from kfp_volcano.elastic.policies.guards.person import held, not_a_size, overridden
-from kfp_volcano.elastic.policies.guards.placement import unplaced, without_gpus
+from kfp_volcano.elastic.policies.guards.placement import incomplete, unplaced, without_gpus
 from kfp_volcano.elastic.policies.memory import next_breaker, remember
 from kfp_volcano.elastic.policies.policy import Changing, Decision, Moded, Policy, Reason, Serving, hold
 from kfp_volcano.elastic.policies.room import room_of, unclaimed
@@ -43,7 +43,7 @@ __all__ = ["Guarded", "next_change"]
 _DEFAULTS = GuardSettings()
 _BEFORE: tuple[Guard, ...] = (resize_open, held, failed_before, overridden, without_gpus)
 """What not even a stop of the whole queue goes before; strictest first."""
-_AFTER: tuple[Guard, ...] = (unplaced, cooldown, budget, diverging, rolled_back, nearly_done, benefit)
+_AFTER: tuple[Guard, ...] = (unplaced, incomplete, cooldown, budget, diverging, rolled_back, nearly_done, benefit)
 
 
 @dataclass(frozen=True, slots=True)

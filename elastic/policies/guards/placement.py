@@ -1,10 +1,10 @@
-"""Whether a Job's workers hold GPUs at all, and what becomes of those that find no node. Pure."""
+"""Whether a Job's workers hold GPUs at all, and what becomes of a Job where some find no node. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfp_volcano.elastic.policies.guards.verdict import Verdict, stay
+from kfp_volcano.elastic.policies.guards.verdict import Verdict, no_growth, stay
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.elastic.policies.snapshot import NOWHERE
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.settings import GuardSettings
     from kfp_volcano.elastic.policies.snapshot import ElasticJob
 
-__all__ = ["unplaced", "without_gpus"]
+__all__ = ["incomplete", "unplaced", "without_gpus"]
 
 
 def without_gpus(job: ElasticJob, _at: float, _: GuardSettings) -> Verdict | None:
@@ -32,3 +32,12 @@ def unplaced(job: ElasticJob, at: float, settings: GuardSettings) -> Verdict | N
         return None
     explanation = f"only {placed} of {job.workers} workers of {job.name} found a node: it shrinks to {size}"
     return Verdict((job.workers,), Reason.UNPLACED, explanation, target=size, imposed=True)
+
+
+def incomplete(job: ElasticJob, _at: float, _: GuardSettings) -> Verdict | None:
+    """What is free is for a Job's gang before it is for its surplus."""
+    lacking = job.nodes[: job.min_workers].count(NOWHERE)
+    if not lacking:
+        return None
+    explanation = f"{lacking} of the {job.min_workers} workers that {job.name} must have wait for a node"
+    return no_growth(job, Reason.GANG_FIRST, f"{explanation}: it does not grow")

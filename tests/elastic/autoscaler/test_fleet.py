@@ -13,7 +13,7 @@ from kfp_volcano.elastic.autoscaler.fleet import STALE_S, Fleet
 from kfp_volcano.elastic.autoscaler.leading import lease_name
 from kfp_volcano.elastic.autoscaler.lease import HANDOVER_S, TERM_S, JobLease, Lease
 from kfp_volcano.elastic.autoscaler.telling.queue_log import QueueLog
-from kfp_volcano.elastic.policies.guards import Guarded
+from kfp_volcano.elastic.policies.guards import PLACE_S, Guarded
 from kfp_volcano.elastic.policies.settings import GuardSettings
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import ForbiddenError, InvalidError, UnavailableError
@@ -103,6 +103,20 @@ def test_a_job_that_nobody_has_followed_for_long_is_waited_for_no_more(cluster):
     cluster.now += FOLLOWER_S
     cluster.live(autoscaler(cluster), 1)
     assert cluster.size() == 8
+
+
+def test_a_job_that_stands_in_its_own_way_gives_up_its_surplus(cluster):
+    """Without a priority class, Volcano would place its surplus before its gang, and so neither, for ever."""
+    cluster.submit_gang(pods=5)
+    cluster.submit(initial=8, low=3)
+    assert cluster.running("digits") == 0
+    scaler = autoscaler(cluster)
+    cluster.live(scaler, PLACE_S - 1)
+    assert cluster.size() == 8
+    cluster.live(scaler, 10)
+    assert (cluster.size(), cluster.running("digits")) == (3, 1 + 3)
+    cluster.live(scaler, FOLLOWER_S)
+    assert [each.phase for each in cluster.outcomes()] == [Phase.DONE]
 
 
 def test_a_waiting_gang_is_served_at_once(cluster):

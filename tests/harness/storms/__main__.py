@@ -17,7 +17,7 @@ from uuid import UUID
 if sys.flags.hash_randomization:  # the order of sets is part of a run
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
 
-from kfp_volcano.elastic.autoscaler import execution, fleet
+from kfp_volcano.elastic.autoscaler import execution, fleet, leading
 from kfp_volcano.volcano.cluster import reflector, store
 from storms.storm import Storm
 
@@ -40,7 +40,7 @@ def _inhabit(storm: Storm) -> None:
     random.seed(storm.seed)
     turns = storm.turns
     store.uuid = _Uuids(storm.seed)
-    for module in (reflector, fleet):
+    for module in (reflector, fleet, leading):
         module.threading = turns
     for timed in (execution, reflector, fleet):
         timed.time = turns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import traceback
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.fleet import Fleet
@@ -71,13 +72,34 @@ class Replicas:
                 policies=lambda queue: Watched(self._policies[queue], program),
                 identity=program.name,
                 home=SYSTEM_NAMESPACE,
+                recorders=[_Listener(self._storm, program.name)],
                 clock=program.clock,
                 new_id=lambda: f"{program.name}-{next(self._ids)}",
             )
-            program.fleet = fleet
             try:
                 fleet.run()
             except ClusterError as error:
                 self._storm.say(f"{program.name}: {error}")
                 self._storm.count("fleet ended")
             self._storm.turns.sleep(_AGAIN_S)
+
+
+class _Listener:
+    """Is told of turns that failed: for want of an answer they may, and for nothing else."""
+
+    def __init__(self, storm: Storm, name: str) -> None:
+        self._storm = storm
+        self._name = name
+
+    def decided(self, *_: object, **__: object) -> None: ...
+
+    def resized(self, *_: object) -> None: ...
+
+    def reranked(self, *_: object) -> None: ...
+
+    def ended(self, *_: object) -> None: ...
+
+    def failed(self, queue: str, error: Exception) -> None:
+        self._storm.count("turn failed")
+        if not isinstance(error, ClusterError):
+            self._storm.broken(f"{self._name}, {queue}: {''.join(traceback.format_exception(error))}")

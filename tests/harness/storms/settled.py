@@ -54,13 +54,12 @@ class _State:
                 yield f"{key}: {request_of(job)} is not answered"
 
     def waiting(self) -> Iterator[str]:
-        """Surplus."""
+        """Surplus of Jobs that run, and of those that stand in their own way, for it has their gang's priority."""
         for key, job in self._jobs.items():
-            surplus = [
-                pod for pod in self._pods.get(key, ()) if task_of(pod) == ELASTIC and not pod["spec"].get("nodeName")
-            ]
-            if surplus and job_state(job) is JobState.RUNNING and self._may_change(job):
-                yield f"{key}: {len(surplus)} of its surplus wait for a node"
+            in_the_way = job_state(job) is JobState.RUNNING or not job["spec"].get("priorityClassName")
+            live = not job_state(job).final and job_state(job) is not JobState.ENDING and spec_of(job) is not None
+            if live and in_the_way and self._waiting(key) and self._may_change(job):
+                yield f"{key}: {len(self._waiting(key))} of its surplus wait for a node"
 
     def starving(self) -> Iterator[str]:
         """Gangs that Jobs could make room for. Where there is room already, and Volcano places none, nobody can."""
@@ -78,8 +77,7 @@ class _State:
             for name, other in self._jobs.items():
                 if queue_of(other) == queue and self._priority(other) <= priority and self._may_give(other):
                     given += self._give(name, free)
-            wanted = gang + self._own_surplus(key)
-            if not without and self._rightful(queue, sum(gang)) and self._fits(wanted, queue, free, let_in - given):
+            if not without and self._rightful(queue, sum(gang)) and self._fits(gang, queue, free, let_in - given):
                 yield f"{key} waits for {gang} in {queue}, and {free} could be free: {given} GPUs of surplus"
 
     def _fits(self, gang: list[int], queue: str, free: dict[str, int], let_in: int) -> bool:
@@ -103,12 +101,6 @@ class _State:
         if placed >= job["spec"]["minAvailable"]:
             return []
         return [gpus for gpus in lacking if gpus]
-
-    def _own_surplus(self, key: str) -> list[int]:
-        """What a Job's surplus that waits will take beside its gang: Volcano places pods of one priority by index."""
-        if self._jobs[key]["spec"].get("priorityClassName"):
-            return []
-        return [self._holdings.gpus.get(key, 0)] * len(self._waiting(key))
 
     def _give(self, key: str, free: dict[str, int]) -> int:
         """Let a Job give all its surplus: what becomes free on nodes that take pods, and how much it held."""
