@@ -7,6 +7,7 @@ lives on the embedded cluster in the Ray of the cluster's host, in a pod in a sm
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -18,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayError
 
-from kfp_volcano.elastic.autoscaler.log_socket import LogSocket, SocketHandler
-from kfp_volcano.elastic.autoscaler.narration import log_to
 from kfp_volcano.elastic.autoscaler.station import Access, Orders, Station
+from kfp_volcano.elastic.autoscaler.telling.log_socket import LogSocket, SocketHandler
+from kfp_volcano.elastic.autoscaler.telling.narration import log_to
 from kfp_volcano.schemas.names import ENV_CLUSTER, SYSTEM_NAMESPACE
 from kfp_volcano.volcano.cluster.connect import EMBEDDED
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from kfp_volcano.elastic.autoscaler.narration import LogFormat
     from kfp_volcano.elastic.autoscaler.station import State
+    from kfp_volcano.elastic.autoscaler.telling.narration import LogFormat
 
 __all__ = ["RAY_NAMESPACE", "Crew", "FleetActor", "Joined", "Logging", "join_ray", "sidecar_name", "start_sidecar"]
 
@@ -146,7 +147,8 @@ class Crew:
         if late:
             _log.warning("actors %s did not end in time: their Leases run out by themselves", late)
         for actor in self._actors.values():
-            ray.kill(actor, no_restart=True)
+            with contextlib.suppress(RayError):
+                ray.kill(actor, no_restart=True)
         self._actors.clear()
 
     def _actor(self, number: int, queues: frozenset[str]) -> Any:

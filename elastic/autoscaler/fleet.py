@@ -15,25 +15,26 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.agenda import Agenda, Pace
 from kfp_volcano.elastic.autoscaler.executor import Executor
 from kfp_volcano.elastic.autoscaler.keeping import Keeper
 from kfp_volcano.elastic.autoscaler.leading import LEAD_S, Leadership
-from kfp_volcano.elastic.autoscaler.telling import Teller
+from kfp_volcano.elastic.autoscaler.observing.view import ClusterView
+from kfp_volcano.elastic.autoscaler.telling.teller import Teller
 from kfp_volcano.elastic.autoscaler.turns import Metrics, Standpoint, Turns
-from kfp_volcano.elastic.autoscaler.view import ClusterView
 from kfp_volcano.errors import ClusterError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kfp_volcano.elastic.autoscaler.index import Changes, ClusterIndex
-    from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
-    from kfp_volcano.elastic.autoscaler.recorder import Recorder
+    from kfp_volcano.elastic.autoscaler.observing.index import Changes, ClusterIndex
+    from kfp_volcano.elastic.autoscaler.observing.view import View
+    from kfp_volcano.elastic.autoscaler.telling.queue_log import QueueLog
+    from kfp_volcano.elastic.autoscaler.telling.recorder import Recorder
     from kfp_volcano.elastic.autoscaler.tending import Tender
-    from kfp_volcano.elastic.autoscaler.view import View
     from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
@@ -42,8 +43,11 @@ __all__ = ["LOOK_S", "STALE_S", "Fleet", "Metrics"]
 LOOK_S = 15.0
 """How long a queue is left alone at most, seconds: HPA's sync period."""
 STALE_S = 120.0
-"""How long a view of the cluster may not have been refreshed before it is given up, seconds. Longer than policies stop
-at (`GuardSettings.stale_s`), so that they say so, and than a watch of a quiet kind takes to show that it works again."""
+"""How long a view of the cluster may not have been refreshed before it is given up, seconds.
+
+Longer than until policies stop (`GuardSettings.stale_s`), so that they can say so, and than a watch of a quiet kind
+takes to show that it works again.
+"""
 RETRY_S = 2.0
 """Before the next turn of a queue whose last one failed, seconds."""
 HUNGRY_S = 1.0
@@ -52,7 +56,9 @@ _FEW, _RENEWERS = 8, 4
 """Leases of more queues than a few are renewed by so many threads beside the turns."""
 _LARGE = 10_000
 """From so many Jobs and pods on the garbage collector takes tenths of seconds to look through them."""
-_HUNGRY_PER_S, _HUNGRY_AT_ONCE = 20.0, 2
+_HUNGRY_PER_S, _HUNGRY_AT_ONCE = 5.0, 2
+"""Turns of such queues together, a second: what a change costs is not to grow with the number of queues."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -124,6 +130,8 @@ class Fleet:
         self._leaderships: dict[str, Leadership] = {}
         self._standpoints: dict[str, Standpoint] = {}
         self._looks, self._renewals = Agenda(), Agenda()
+        self._errands: dict[str, None] = {}
+        """Queues whose Jobs have to be seen to after their turn, in this order."""
         self._release_at = 0.0
         self._pace = Pace(per_s=_HUNGRY_PER_S, burst=_HUNGRY_AT_ONCE)
         self._turned_at = 0.0
@@ -212,9 +220,10 @@ class Fleet:
             self._look(due, now, now)
         if renewal is not None and renewal != due:
             self._renew(renewal, now)
+        self._run_errand(now)
         self._release(now)
         with self._view.reading() as stamped:
-            if stamped is not None and stamped.index.restless:
+            if self._errands or (stamped is not None and stamped.index.restless):
                 return now
         dues = (self._looks.next_at(), self._renewals.next_at())
         return max(now, min((at for at in dues if at is not None), default=now + LOOK_S))
@@ -266,22 +275,42 @@ class Fleet:
         standpoint.called = False
         look_at = now + LOOK_S - standpoint.early_s
         standpoint.early_s = 0.0
-        try:
+        with self._trying(queue, now):
             self._note(queue, now)
             if self._leads(leadership, now):
                 again_at = self._turns.take(standpoint, now, since)
                 look_at = look_at if again_at is None else min(look_at, again_at)
+                self._errands[queue] = None
             else:
                 self._renewals.drop(queue)
                 look_at = leadership.due_at if leadership.due_at > now else now + RETRY_S
+            self._looks.put(queue, look_at)
+
+    def _run_errand(self, now: float) -> None:
+        """See to the Jobs of one of the queues that had a turn."""
+        if not self._errands:
+            return
+        queue = next(iter(self._errands))
+        del self._errands[queue]
+        if queue in self._standpoints and self._leaderships[queue].held:
+            with self._trying(queue, now):
+                again_at = self._turns.see_to(self._standpoints[queue], now)
+                if again_at is not None:
+                    self._looks.hasten(queue, again_at)
+
+    @contextmanager
+    def _trying(self, queue: str, now: float) -> Iterator[None]:
+        """What fails in a queue is told and tried again; the others must not be left alone for it."""
+        try:
+            yield
         except ClusterError as error:
             _log.warning("queue %s: %s: looking again in %.0f s", queue, error, RETRY_S)
             self._teller.failed(queue, error)
-            look_at = now + RETRY_S
-        except Exception as error:  # noqa: BLE001 - whatever it was, the other queues must not be left alone
+            self._looks.put(queue, now + RETRY_S)
+        except Exception as error:  # noqa: BLE001 - whatever it was
             _log.exception("queue %s: its turn failed", queue)
             self._teller.failed(queue, error)
-        self._looks.put(queue, look_at)
+            self._looks.put(queue, now + LOOK_S)
 
     def _leads(self, leadership: Leadership, now: float) -> bool:
         if self._renewers is not None and leadership.held:

@@ -19,8 +19,8 @@ from kfp_volcano.errors import ForbiddenError, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kfp_volcano.elastic.autoscaler.job_facts import JobFacts
-    from kfp_volcano.elastic.autoscaler.pod_facts import PodFacts
+    from kfp_volcano.elastic.autoscaler.observing.job_facts import JobFacts
+    from kfp_volcano.elastic.autoscaler.observing.pod_facts import PodFacts
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
 __all__ = ["Keeper"]
@@ -77,7 +77,10 @@ class Keeper:
             _log.info("%s: %s: %s", key, limit.verb, limit.why)
             command(self._cluster, job, limit.verb, limit.why)
         if unfit and now >= self._barred_until:
-            self._see_to_nodes(job, [self._cluster.get("Pod", pod.name, namespace) for pod in unfit], marked, now)
+            pods_of_job, _ = self._cluster.list("Pod", namespace, {"volcano.sh/job-name": name})
+            names = {pod.name for pod in unfit}
+            failed = [pod for pod in pods_of_job if pod["metadata"]["name"] in names]
+            self._see_to_nodes(job, failed, marked, now)
 
     def _see_to_nodes(self, job: Manifest, pods: Sequence[Manifest], nodes: Sequence[Manifest], now: float) -> None:
         wanted = actions(job, pods, nodes, now)

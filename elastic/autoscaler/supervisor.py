@@ -15,8 +15,9 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from kfp_volcano.elastic.autoscaler.assignment import assigned
-from kfp_volcano.elastic.autoscaler.exposition import ACTOR, Watched
-from kfp_volcano.elastic.autoscaler.telemetry import PREFIX
+from kfp_volcano.elastic.autoscaler.telling.exposition import ACTOR, Watched
+from kfp_volcano.elastic.autoscaler.telling.telemetry import PREFIX
+from kfp_volcano.errors import UnavailableError
 from kfp_volcano.version import __version__
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ __all__ = ["Crew", "Supervisor"]
 TEND_S = 2.0
 """Between two rounds, seconds."""
 SILENT_S = 90.0
-"""When no actor has answered for as long, the whole process is to be started again, seconds: a new actor takes up to
+"""When an actor has not answered for as long, the whole process is to be started again, seconds: a new one takes up to
 a minute to start on a busy node."""
 
 _log = logging.getLogger(__name__)
@@ -86,10 +87,17 @@ class Supervisor:
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Go round until stopped; then every Lease has been given back."""
+        """Go round until stopped; then every Lease has been given back.
+
+        Raises UnavailableError where it is not well any more: Ray itself has died, then, and whoever runs this process
+        is to start it again.
+        """
         try:
             while not self._stopped.is_set():
                 self.round()
+                if why := self.unwell():
+                    _log.error("%s: ending", why)  # at once: leaving a Ray that has died may end this process, too
+                    raise UnavailableError(f"{why}: this process has to be started again")
                 self._stopped.wait(TEND_S)
         finally:
             self._crew.stop()

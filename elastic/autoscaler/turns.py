@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from kfp_volcano.elastic.autoscaler.telling import Told
+from kfp_volcano.elastic.autoscaler.telling.teller import Told
 from kfp_volcano.elastic.policies.memory import Memory
 from kfp_volcano.errors import ClusterError
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.autoscaler.executor import Executor
     from kfp_volcano.elastic.autoscaler.keeping import Keeper
-    from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
-    from kfp_volcano.elastic.autoscaler.telling import Teller
+    from kfp_volcano.elastic.autoscaler.observing.view import View
+    from kfp_volcano.elastic.autoscaler.telling.queue_log import QueueLog
+    from kfp_volcano.elastic.autoscaler.telling.teller import Teller
     from kfp_volcano.elastic.autoscaler.tending import Tender
-    from kfp_volcano.elastic.autoscaler.view import View
     from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot, Sample
@@ -128,11 +128,18 @@ class Turns:
         finally:  # also of a turn that breaks off: what it has asked for until then is on its way
             self._teller.decided(snapshot, decisions, requests, max(0.0, self._clock() - since))
         standpoint.memory = policy.remember(snapshot, decisions)
-        self._tend(snapshot, standpoint.memory)
+        with self._going_on(queue):
+            self._tend(snapshot, standpoint.memory)
         standpoint.hungry = _is_hungry(snapshot, decisions)
         standpoint.turned_at = now
-        looks = [policy.next_change(snapshot), *self._see_to_jobs(standpoint, now)]
-        return min((at for at in looks if at is not None), default=None)
+        return policy.next_change(snapshot)
+
+    def see_to(self, standpoint: Standpoint, now: float) -> float | None:
+        """Execute and keep what is open in a queue, after its turn: requests of other queues need not wait for that.
+
+        Returns when to look again although nothing changes, Unix seconds; None if that need not be.
+        """
+        return min((at for at in self._see_to_jobs(standpoint, now) if at is not None), default=None)
 
     def _ask(self, queue: str, decision: Decision, version: int, now: float) -> str | None:
         with self._going_on(queue):
@@ -141,7 +148,7 @@ class Turns:
 
     @contextmanager
     def _going_on(self, queue: str) -> Iterator[None]:
-        """What is refused for one Job (a right is missing, an admission says no) stops no other Job's turn."""
+        """What is refused for good (a right is missing, an admission says no) stops nothing else of a queue's turn."""
         try:
             yield
         except ClusterError as error:
@@ -162,7 +169,7 @@ class Turns:
             self._teller.reranked(snapshot.queue, job, change)
 
     def _see_to_jobs(self, standpoint: Standpoint, now: float) -> Iterator[float | None]:
-        """Execute and keep what is open; when to look at that again."""
+        """Job by job, when to look at it again."""
         with self._view.reading() as stamped:
             if stamped is None:
                 return

@@ -51,6 +51,8 @@ class Reason(str, Enum):
     """Stays: it has changed as much as its policies allow in their periods, or they allow no change."""
     METRICS_MISSING = "MetricsMissing"
     """Stays: what its size is to follow is not known at present."""
+    POLICY_FAILED = "PolicyFailed"
+    """Stays: the policy did not decide, but failed."""
     STEADY = "Steady"
     """Stays: nothing calls for a change."""
     AT_MAXIMUM = "AtMaximum"

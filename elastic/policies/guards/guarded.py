@@ -65,18 +65,23 @@ class Guarded:
         jobs = sorted(snapshot.jobs, key=lambda job: (-job.priority, job.key))
         imposed, allowed = self._imposed(jobs, verdicts, snapshot)
         service = serve(allowed)
-        decisions = (
-            self.policy.decide_beside(allowed, service)
-            if isinstance(self.policy, Serving)
-            else self.policy.decide(allowed)
-        )
-        wanted = {decision.job: decision for decision in decisions}
+        wanted = {decision.job: decision for decision in self._asked(allowed, service)}
         check = _Check(allowed, service, self.name, self.settings)
         decided = {}
         for job in jobs:
             decision = imposed.get(job.key) or check.decision(job, wanted.get(job.key), verdicts[job.key])
             decided[job.key] = _noting(decision, wanted.get(job.key))
         return tuple(decided[key] for key in sorted(decided))
+
+    def _asked(self, allowed: QueueSnapshot, service: Service) -> Sequence[Decision]:
+        """What the policy says; that it fails leaves Jobs as they are, and gangs with what they are owed."""
+        try:
+            if isinstance(self.policy, Serving):
+                return self.policy.decide_beside(allowed, service)
+            return self.policy.decide(allowed)
+        except Exception as error:  # noqa: BLE001 - it may be anybody's
+            why = f"the policy {self.name} failed: {type(error).__name__}: {error}"
+            return [hold(job, Reason.POLICY_FAILED, why, self.name) for job in allowed.jobs]
 
     def remember(self, snapshot: QueueSnapshot, decisions: Sequence[Decision]) -> Memory:
         """What the next snapshot is to hold of this one."""

@@ -42,7 +42,7 @@ def cooldown(job: ElasticJob, at: float, settings: GuardSettings) -> Verdict | N
     until = cooldown_until(job, settings)
     if until is None or until <= at:
         return None
-    explanation = f"{job.name} was resized a short time ago: it may grow again in {until - at:.0f} s"
+    explanation = f"{job.name} was resized a short time ago: it may be resized again in {until - at:.0f} s"
     return no_growth(job, Reason.COOLDOWN, explanation, urgent_only=True)
 
 

@@ -8,7 +8,7 @@ from kfp_volcano.elastic.autoscaler.leading import LEAD_S, lease_name
 from kfp_volcano.elastic.autoscaler.lease import Lease
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
-from kfp_volcano.errors import InvalidError, UnavailableError
+from kfp_volcano.errors import ForbiddenError, InvalidError, UnavailableError
 from kfp_volcano.schemas.names import REQUEST
 from kfp_volcano.schemas.records import Phase
 from kfp_volcano.volcano.cluster.annotations import annotation
@@ -247,6 +247,27 @@ def test_what_is_refused_for_one_job_stops_no_other(cluster, monkeypatch):
     cluster.live(fleet(cluster, lambda _: ["research"], recorders=[heard]), 1)
     assert (cluster.size("barred"), cluster.size("digits")) == (2, 4)
     assert set(heard.failures) == {("research", "not this one")}
+
+
+def test_classes_that_may_not_be_changed_stop_no_resize(cluster):
+    """What is done beside sizes is not worth a Job's size."""
+
+    class Barred:
+        def due(self, queue, now):
+            return True
+
+        def ranked(self, queue, index, now):
+            return ()
+
+        def tend(self, snapshot, memory):
+            raise ForbiddenError("no classes")
+
+    cluster.submit()
+    cluster.follow().release()
+    heard = Heard()
+    cluster.live(fleet(cluster, lambda _: ["research"], recorders=[heard], tender=Barred()), 1)
+    assert cluster.size() == 8
+    assert ("research", "no classes") in heard.failures
 
 
 def test_a_turn_that_breaks_off_tells_what_it_has_asked_for(cluster, monkeypatch):

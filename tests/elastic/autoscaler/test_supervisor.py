@@ -10,10 +10,11 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from kfp_volcano.elastic.autoscaler.exposition import serve
 from kfp_volcano.elastic.autoscaler.station import State
 from kfp_volcano.elastic.autoscaler.supervisor import SILENT_S, Supervisor
-from kfp_volcano.elastic.autoscaler.telemetry import PREFIX
+from kfp_volcano.elastic.autoscaler.telling.exposition import serve
+from kfp_volcano.elastic.autoscaler.telling.telemetry import PREFIX
+from kfp_volcano.errors import UnavailableError
 
 
 class Actors:
@@ -115,6 +116,15 @@ def test_it_is_well_until_an_actor_is_silent_for_long(supervisor: Supervisor, cr
     assert ask("/healthz")[0] == 200
     watch.now += 1
     assert ask("/healthz") == (503, f"an actor has not answered for {SILENT_S + 1:.0f} s\n")
+
+
+def test_it_ends_when_it_is_not_well_any_more(supervisor: Supervisor, crew: Actors, watch: Watch) -> None:
+    """Ray itself has died: whoever runs the process is to start it again, with a probe or without."""
+    crew.silent = {0, 1}
+    watch.now += SILENT_S + 1
+    with pytest.raises(UnavailableError, match="has to be started again"):
+        supervisor.run()
+    assert crew.stopped
 
 
 def test_one_page_has_the_metrics_of_all(supervisor: Supervisor, crew: Actors, ask) -> None:

@@ -60,13 +60,15 @@ class Ground:
         """How many workers fit at once, at most 8."""
         return min(self.place.gpus, 8) if self.place.gpus else 8
 
-    def queue(self, *, most: int) -> str:
-        """A new queue for so many workers."""
+    def queue(self, *, most: int, deserved: int | None = None) -> str:
+        """A new queue for so many workers, where said with a right to so many."""
         name = f"{self.namespace}-{len(self.queues)}"
-        amount = {GPU: str(most)} if self.place.gpus else {"cpu": f"{most * 10 + 5}m"}
         self.queues.append(name)
-        open_queue(self.cluster, name, amount)
+        open_queue(self.cluster, name, self._room(most), None if deserved is None else self._room(deserved))
         return name
+
+    def _room(self, most: int) -> dict[str, str]:
+        return {GPU: str(most)} if self.place.gpus else {"cpu": f"{most * 10 + 5}m"}
 
     def submit(
         self,

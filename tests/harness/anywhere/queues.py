@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import ClusterError, ConflictError, NotFoundError
 from kfp_volcano.volcano.manifests.queues import queue_command
@@ -19,9 +19,13 @@ __all__ = ["open_queue", "remove_queue"]
 PATIENCE_S = 120.0
 
 
-def open_queue(cluster: Cluster, name: str, capability: Mapping[str, str]) -> None:
+def open_queue(
+    cluster: Cluster, name: str, capability: Mapping[str, str], deserved: Mapping[str, str] | None = None
+) -> None:
     """Make a queue, and wait until it takes Jobs."""
-    spec = {"weight": 1, "reclaimable": True, "capability": dict(capability)}
+    spec: dict[str, Any] = {"weight": 1, "reclaimable": True, "capability": dict(capability)}
+    if deserved is not None:
+        spec["deserved"] = dict(deserved)
     cluster.create(
         {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
     )

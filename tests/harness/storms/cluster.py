@@ -22,7 +22,7 @@ class Cluster:
     def __init__(self, storm: Storm) -> None:
         self._storm = storm
         random = storm.random
-        self.nodes = {f"node-{number}": random.choice([2, 4, 4, 8]) for number in range(random.randint(2, 5))}
+        self.nodes = {f"node-{number}": random.choice([2, 4, 8]) for number in range(random.randint(2, 6))}
         self.total = sum(self.nodes.values())
         self.queues: list[str] = []
         """Those that may have Jobs."""

@@ -39,12 +39,15 @@ class Kubelet:
         self._reported: dict[tuple[str, str], tuple[float, int]] = {}
         self.images_broken = False
         """Whether pods that start now never come to run."""
+        self.away_until = 0.0
+        """Until when Volcano does nothing."""
 
     def notice(self) -> None:
         """Something has changed: let controllers and scheduler act in the next cycle."""
         if not self._settling:
             self._settling = True
-            self._storm.at(self._random.uniform(0.2, CYCLE_S), self._settle)
+            away_s = max(0.0, self.away_until - self._storm.now)
+            self._storm.at(away_s + self._random.uniform(0.2, CYCLE_S), self._settle)
 
     def _settle(self) -> None:
         self._settling = False
@@ -70,7 +73,7 @@ class Kubelet:
                 self._storm.count("image broken")
 
     def heal(self) -> None:
-        """Images are there now, and statuses whole."""
+        """Images are there now."""
         self.images_broken = False
         for pod in self._storm.store.list("Pod")[0]:
             if pod["spec"].get("nodeName") and (pod.get("status") or {}).get("phase", "Pending") == "Pending":

@@ -25,8 +25,8 @@ __all__ = ["NAMESPACE", "People"]
 
 NAMESPACE = "ml"
 _OTHERS = "team"
-_MOST_JOBS = 8
-_MOST_GANGS = 5
+_MOST_JOBS = 6
+_MOST_GANGS = 4
 _GARBAGE = (
     "",
     "{",
@@ -71,7 +71,7 @@ class People:
         if self._left:
             return
         acts = {
-            self._submit: 3, self._gang: 5, self._hold: 3, self._release: 1, self._ask: 2, self._edit: 1,
+            self._submit: 3, self._gang: 5, self._hold: 4, self._release: 1, self._ask: 2, self._edit: 1,
             self._cancel: 1, self._end: 2, self._nonsense: 2, self._reshare: 1,
         }  # fmt: skip
         act = self._random.choices(list(acts), list(acts.values()))[0]
@@ -152,7 +152,7 @@ class People:
         }
         self._storm.store.create({**head, "spec": spec})
         self._storm.say(f"{name} in {spec['queue']}: {pods} pods of {gpus} GPUs {spec.get('priorityClassName', '')}")
-        self._storm.at(random.uniform(20.0, 400.0), lambda: self._delete(name, _OTHERS))
+        self._storm.at(random.uniform(20.0, 200.0), lambda: self._delete(name, _OTHERS))
 
     def _delete(self, name: str, namespace: str) -> None:
         there = any(key_of(job) == (namespace, name) for job in self._jobs())

@@ -20,7 +20,7 @@ __all__ = ["Watched", "policy_of"]
 def policy_of(random: Random) -> Policy:
     """One of those that there are, within its guards."""
     blocks = {
-        "threshold": {"up": {"idleShare": random.choice([0.01, 0.1, 0.5]), "step": random.choice([None, 1])}},
+        "threshold": {"up": {"idleShare": random.choice([0.01, 0.01, 0.1, 0.5]), "step": random.choice([None, 1])}},
         "guards": {"resizesPerHour": None},  # a budget lets go within an hour: longer than a storm
     }
     return policy_for(QueuePolicy(name="storm", queues=("*",), policy=random.choice(BUILT_IN), blocks=blocks))

@@ -22,6 +22,11 @@ __all__ = ["Program", "View"]
 
 ANSWER_S = 10.0
 """How long a process waits for an answer before it takes the connection for dead."""
+_OK = 200
+_LATE = 0.5
+"""How many of the writes that stall arrive after all."""
+_STALLED = 0.1
+"""How often a change of a Job stalls, beside all other faults: there is most to lose."""
 _MOST_CALLS = 3000
 """Calls of one process within a minute: more is a loop without an end."""
 
@@ -83,12 +88,16 @@ class Program:
         self.skew_s = 0.0
         self.jumped_at = 0.0
         """When its clock was set last, in true time."""
+        self.late = False
+        """Whether what it has written is only now carried out."""
         self.began_at = 0.0
         """When it began the change it makes at present, by its own clock."""
         self.cut_until = 0.0
         self.stalled_until = 0.0
         self.alive = True
         self._main = main
+        self._too_old: dict[str, int] = {}
+        """Up to which version it may not watch a kind any more."""
         self._calls = 0
         self._minute = 0
         turns = storm.turns
@@ -125,6 +134,9 @@ class Program:
         how, _, after = fault.partition(" ")
         if after:
             self._answer(request)
+        elif how == "stalled" and request.verb in {"create", "patch"} and self.storm.faults.random.random() < _LATE:
+            late = self.storm.faults.random.uniform(read_s / 2, 4 * read_s)
+            self.storm.at(late, lambda: self._arrives(request))
         if how == "kill":
             self._die(f"{'after' if after else 'before'} {request}")
         self._no_answer(how, read_s)
@@ -143,7 +155,10 @@ class Program:
             self._no_answer(how, read_s)
         harm = self.storm.faults.for_stream(site_of(self.name, request))
         opened = self.storm.server.open(request, 0, self.storm.turns.now)
+        kind = request.kind.name
         if harm == "410":
+            self._too_old[kind] = self.storm.store.version
+        if int(request.query.get("resourceVersion", 0)) < self._too_old.get(kind, 0):
             yield Answer(410, {}, b""), iter([b'{"kind": "Status", "code": 410, "message": "too old"}'])
         elif isinstance(opened, Stream):
             yield Answer(200, {}, b""), self._chunks(opened, read_s, harm)
@@ -194,10 +209,20 @@ class Program:
             self._die("for that")
         if self._cut():
             self._no_answer(storm.faults.random.choice(["refused", "stalled"]), min(read_s, 5.0))
-        return storm.faults.for_request(site_of(self.name, request), request)
+        fault = storm.faults.for_request(site_of(self.name, request), request)
+        if fault is None and storm.faults.on and (request.verb, request.kind.name) == ("patch", "Job"):
+            return "stalled" if storm.faults.random.random() < _STALLED else None
+        return fault
 
     def _cut(self) -> bool:
         return self.storm.turns.now < max(self.cut_until, self.storm.down_until)
+
+    def _arrives(self, request: Request) -> None:
+        """A request that was long under way is carried out after all, though nobody waits for its answer."""
+        self.late = True
+        status, _, _ = self._answer(request)
+        self.late = False
+        self.storm.count(f"late {'done' if status == _OK else 'refused'}")
 
     def _answer(self, request: Request) -> tuple[int, dict[str, str], bytes]:
         self.storm.writer = self

@@ -78,7 +78,8 @@ class _State:
             for name, other in self._jobs.items():
                 if queue_of(other) == queue and self._priority(other) <= priority and self._may_give(other):
                     given += self._give(name, free)
-            if not without and self._rightful(queue, sum(gang)) and self._fits(gang, queue, free, let_in - given):
+            wanted = gang + self._own_surplus(key)
+            if not without and self._rightful(queue, sum(gang)) and self._fits(wanted, queue, free, let_in - given):
                 yield f"{key} waits for {gang} in {queue}, and {free} could be free: {given} GPUs of surplus"
 
     def _fits(self, gang: list[int], queue: str, free: dict[str, int], let_in: int) -> bool:
@@ -101,12 +102,13 @@ class _State:
             )
         if placed >= job["spec"]["minAvailable"]:
             return []
-        if not job["spec"].get("priorityClassName"):  # Volcano places such pods by index: surplus too
-            waiting = [
-                pod for pod in self._pods.get(key, ()) if task_of(pod) == ELASTIC and not pod["spec"].get("nodeName")
-            ]
-            lacking += [self._holdings.gpus.get(key, 0)] * len(waiting)
         return [gpus for gpus in lacking if gpus]
+
+    def _own_surplus(self, key: str) -> list[int]:
+        """What a Job's surplus that waits will take beside its gang: Volcano places pods of one priority by index."""
+        if self._jobs[key]["spec"].get("priorityClassName"):
+            return []
+        return [self._holdings.gpus.get(key, 0)] * len(self._waiting(key))
 
     def _give(self, key: str, free: dict[str, int]) -> int:
         """Let a Job give all its surplus: what becomes free on nodes that take pods, and how much it held."""

@@ -52,7 +52,7 @@ class Weather:
             return
         kinds = {
             self._outage: 1, self._partition: 2, self._jump: 3, self._stall: 2, self._kill: 2, self._node: 2,
-            self._images: 1, self._half: 3,
+            self._images: 1, self._half: 3, self._volcano: 2,
         }  # fmt: skip
         self._random.choices(list(kinds), list(kinds.values()))[0]()
         self._later()
@@ -101,6 +101,11 @@ class Weather:
         """For a while pods get a node, and some of them never run."""
         self._storm.kubelet.images_broken = not self._storm.kubelet.images_broken
         self._tell("images", f"images are {'away' if self._storm.kubelet.images_broken else 'there again'}")
+
+    def _volcano(self) -> None:
+        seconds = self._random.choice([5.0, 20.0, 60.0])
+        self._storm.kubelet.away_until = self._storm.now + seconds
+        self._tell("Volcano away", f"Volcano is away for {seconds:.0f} s")
 
     def _half(self) -> None:
         """A status that is not there, or only half, for a while."""

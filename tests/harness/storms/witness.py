@@ -8,7 +8,8 @@ Of a Job, whoever writes:
 - A resize goes forward: Accepted, Patched, Ready, and its end, which never changes. No two are open at once, and no id
   comes twice.
 - Each step is recorded by whoever executes it: who held the Job's Lease by its own clock, unless the request was urgent
-  or refused as it was written, or it ends because it has run out, which anybody may say.
+  or refused as it was written, or it ends because it has run out, which anybody may say. (What arrives long after it
+  was sent is excused: that it does no harm the other laws say.)
 - Nobody resizes a Job that is held, except to the size that was set, once the hold has been there for longer than
   anything that is known may be old.
 
@@ -133,15 +134,17 @@ class Witness:
         request = request_of(job)
         urgent = before is None and request is not None and request.urgent and request.id == after.id
         refused = before is None and after.phase is Phase.REFUSED
-        if urgent or refused or after.phase is Phase.EXPIRED:
+        if urgent or refused or after.phase is Phase.EXPIRED or writer.late:
             return
         if not self.holds(writer, "/".join(key_of(job)), writer.began_at):
             yield f"carried out without the Job's Lease: {after}"
 
     def holds(self, program: Program, lease: str, at: float) -> bool:
         """Whether a process held a Lease by its own clock; overlooked shortly after that was set."""
-        just_set = program.storm.now < program.jumped_at + JUST_S
-        return just_set or at <= self._terms.get((lease, program.name), 0.0)
+        return self._just_set(program) or at <= self._terms.get((lease, program.name), 0.0)
+
+    def _just_set(self, program: Program) -> bool:
+        return self._storm.now < program.jumped_at + JUST_S
 
     # Holds.
     def _watch_hold(self, old: Any, new: Any) -> None:
@@ -175,8 +178,8 @@ class Witness:
         self._storm.count("lease taken")
         if after.holder != writer.name:
             self._storm.broken(f"{name}: {writer.name} gave away what {before.holder} held, to {after.holder!r}")
-        elif before.ends_at > writer.clock() and not before.holder.startswith("run:"):
-            left = before.ends_at - writer.clock()
+        elif before.ends_at > writer.began_at and not writer.late and not self._just_set(writer):
+            left = before.ends_at - writer.began_at
             self._storm.broken(f"{name}: {writer.name} took it from {before.holder} {left:.1f} s before its end")
 
     def _note(self, job: Any, what: str) -> None:

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from kfp_volcano.cli import main
-from kfp_volcano.elastic.autoscaler.decision_log import DecisionLog
-from kfp_volcano.elastic.autoscaler.recorder import JobEnd
+from kfp_volcano.elastic.autoscaler.decisions.decision_log import DecisionLog
+from kfp_volcano.elastic.autoscaler.telling.recorder import JobEnd
 from kfp_volcano.elastic.policies.choice import policy_for
 from kfp_volcano.elastic.policies.snapshot import ElasticJob, NodeState, PendingGang, QueueSnapshot
 from kfp_volcano.errors import SpecError
@@ -92,7 +92,7 @@ def test_each_change_is_told_with_its_reason_its_end_and_its_cost(run: Path) -> 
         "",
         "14:16:40  It has ended: Succeeded.",
         "14:15:00  Last decided: it had 4 workers, for Cooldown",
-        "          digits-1a2b3c4d was resized a short time ago: it may grow again in 27 s",
+        "          digits-1a2b3c4d was resized a short time ago: it may be resized again in 27 s",
     ]
 
 
@@ -139,3 +139,31 @@ def test_a_log_is_replayed_by_the_command(run: Path) -> None:
     assert result.exit_code == 1
     assert "logged   2 -> 8 QueueIdle (threshold)" in result.output
     assert "now      2 -> 2 Steady (threshold)" in result.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["replay"], ["explain", JOB, "--decisions"], ["explain", "digits", "--decisions"], ["ab-report", "--decisions"]],
+)
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"kind": "turn", "queue": "research", "whole": True, "policy": "p"},
+        {"kind": "turn", "queue": "research", "whole": True, "policy": "p", "seen": {"at": "noon"}, "decided": [{}]},
+        {"kind": "turn", "queue": "research", "whole": True, "policy": "p", "seen": [JOB], "decided": None},
+        {"kind": "policy", "policy": "p"},
+        {"kind": "ended", "job": JOB, "arm": "eager"},
+        {"kind": "resized", "job": JOB, "outcome": {"phase": "Lost"}},
+        {"said": {"kind": "ended"}, "of": JOB},
+    ],
+)
+def test_a_log_that_somebody_has_changed_is_told_as_that(
+    tmp_path: Path, line: dict[str, Any], command: list[str]
+) -> None:
+    """Whichever command reads it, and whatever is wrong with a line; what is no line of a log is passed over."""
+    text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in ({"kind": "begin", "at": AT}, line))
+    (tmp_path / "decisions-000001.jsonl").write_text(text)
+    result = CliRunner().invoke(main, ["autoscaler", *command, str(tmp_path)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code in {0, 2}
+    assert result.exit_code == 0 or result.stderr.startswith("error: ")

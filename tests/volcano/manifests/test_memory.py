@@ -14,8 +14,9 @@ from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 RENDERING = ("schemas", "volcano/manifests")
-BOUND = {"load_schema", "_template", "_part", "_patch", "_fields"}
-"""Functions whose cache has as many entries as the package has schemas, templates, places and types."""
+BOUND = {"load_schema", "_template", "_part", "_patch", "_fields", "_block_schema", "_codec", "_parts_of", "meet"}
+"""Functions whose cache has as many entries as the package has schemas, templates, places and types; or, `meet`, that
+are made for one call."""
 
 
 def decorated() -> dict[str, list[ast.expr]]:

@@ -126,6 +126,22 @@ def test_a_policy_that_says_nothing_changes_nothing():
     assert decide(Silent(), queue(JOB)) == {JOB.key: (4, Reason.STEADY)}
 
 
+def test_a_policy_that_fails_leaves_jobs_as_they_are_and_gangs_with_what_they_are_owed():
+    """Whoever wrote it; and the sentence says what happened."""
+
+    class Broken:
+        name = "broken"
+
+        def decide(self, snapshot):
+            raise ZeroDivisionError("division by zero")
+
+    [decision] = Guarded(Broken()).decide(queue(JOB))
+    assert (decision.to_workers, decision.reason) == (4, Reason.POLICY_FAILED)
+    assert decision.explanation == "the policy broken failed: ZeroDivisionError: division by zero"
+    [decision] = Guarded(Broken()).decide(queue(JOB, free=(0, 0), limit=4, pending=(GANG,)))
+    assert (decision.to_workers, decision.reason) == (2, Reason.GANG_PENDING)
+
+
 def test_the_next_change_is_the_first_guard_to_let_go():
     """Cooldowns, holds and waits that are over are no reason to look again."""
     jobs = (
