@@ -130,7 +130,7 @@ def _adaptive(sound: Sound, place: Path, own: Collection[str]) -> Iterator[Findi
             yield Finding((*path, key), "is adaptive itself, which would go on for ever", "another policy")
     idle, tight = sound.get(*path, "idleShare", default=0.5), sound.get(*path, "tightShare", default=0.25)
     if idle is not None and tight is not None and tight >= idle:
-        remedy = "a tightShare that is less, so that it does not switch to and fro"
+        remedy = "a tightShare that is less, so that it does not switch back and forth"
         yield Finding((*path, "tightShare"), f"{tight} is not less than idleShare, {idle}", remedy)
 
 

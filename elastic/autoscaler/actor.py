@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayError
 
-from kfp_volcano.elastic.autoscaler.log_socket import LogSocket, SocketHandler
-from kfp_volcano.elastic.autoscaler.narration import log_to
 from kfp_volcano.elastic.autoscaler.station import Access, Orders, Station
+from kfp_volcano.elastic.autoscaler.telling.log_socket import LogSocket, SocketHandler
+from kfp_volcano.elastic.autoscaler.telling.narration import log_to
 from kfp_volcano.schemas.names import ENV_CLUSTER, SYSTEM_NAMESPACE
 from kfp_volcano.volcano.cluster.connect import EMBEDDED
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from kfp_volcano.elastic.autoscaler.narration import LogFormat
     from kfp_volcano.elastic.autoscaler.station import State
+    from kfp_volcano.elastic.autoscaler.telling.narration import LogFormat
 
 __all__ = ["RAY_NAMESPACE", "Crew", "FleetActor", "Joined", "Logging", "join_ray", "sidecar_name", "start_sidecar"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.elastic.autoscaler.contracts import answered, job_key, request_of
 from kfp_volcano.elastic.autoscaler.execution import advance
 from kfp_volcano.elastic.autoscaler.lease import JobLease
-from kfp_volcano.elastic.autoscaler.pod_facts import created_at, version_of
+from kfp_volcano.elastic.autoscaler.observing.pod_facts import created_at, version_of
 from kfp_volcano.elastic.autoscaler.resizing import next_step, refused, request_patch
 from kfp_volcano.errors import ClusterError, ConflictError, InvalidError, NotFoundError, ResizeError
 from kfp_volcano.schemas.records import Phase, ResizeRequest

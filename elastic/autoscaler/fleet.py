@@ -22,19 +22,19 @@ from kfp_volcano.elastic.autoscaler.agenda import Agenda, Pace
 from kfp_volcano.elastic.autoscaler.executor import Executor
 from kfp_volcano.elastic.autoscaler.keeping import Keeper
 from kfp_volcano.elastic.autoscaler.leading import LEAD_S, Leadership
-from kfp_volcano.elastic.autoscaler.telling import Teller
+from kfp_volcano.elastic.autoscaler.observing.view import ClusterView
+from kfp_volcano.elastic.autoscaler.telling.teller import Teller
 from kfp_volcano.elastic.autoscaler.turns import Metrics, Standpoint, Turns
-from kfp_volcano.elastic.autoscaler.view import ClusterView
 from kfp_volcano.errors import ClusterError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kfp_volcano.elastic.autoscaler.index import Changes, ClusterIndex
-    from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
-    from kfp_volcano.elastic.autoscaler.recorder import Recorder
+    from kfp_volcano.elastic.autoscaler.observing.index import Changes, ClusterIndex
+    from kfp_volcano.elastic.autoscaler.observing.view import View
+    from kfp_volcano.elastic.autoscaler.telling.queue_log import QueueLog
+    from kfp_volcano.elastic.autoscaler.telling.recorder import Recorder
     from kfp_volcano.elastic.autoscaler.tending import Tender
-    from kfp_volcano.elastic.autoscaler.view import View
     from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 

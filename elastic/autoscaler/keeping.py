@@ -19,8 +19,8 @@ from kfp_volcano.errors import ForbiddenError, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kfp_volcano.elastic.autoscaler.job_facts import JobFacts
-    from kfp_volcano.elastic.autoscaler.pod_facts import PodFacts
+    from kfp_volcano.elastic.autoscaler.observing.job_facts import JobFacts
+    from kfp_volcano.elastic.autoscaler.observing.pod_facts import PodFacts
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
 __all__ = ["Keeper"]

@@ -7,11 +7,11 @@ import signal
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.actor import Crew
-from kfp_volcano.elastic.autoscaler.exposition import serve
 from kfp_volcano.elastic.autoscaler.home import make_home
-from kfp_volcano.elastic.autoscaler.narration import log_to
 from kfp_volcano.elastic.autoscaler.policy_file import PolicyFile
 from kfp_volcano.elastic.autoscaler.supervisor import Supervisor
+from kfp_volcano.elastic.autoscaler.telling.exposition import serve
+from kfp_volcano.elastic.autoscaler.telling.narration import log_to
 from kfp_volcano.errors import SpecError, UnavailableError
 from kfp_volcano.volcano.cluster.connect import EMBEDDED
 from kfp_volcano.volcano.cluster.informer import Informer
@@ -20,9 +20,9 @@ from kfp_volcano.volcano.model.queues import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from kfp_volcano.elastic.autoscaler.exposition import Serving
-    from kfp_volcano.elastic.autoscaler.narration import LogFormat
     from kfp_volcano.elastic.autoscaler.station import Orders
+    from kfp_volcano.elastic.autoscaler.telling.exposition import Serving
+    from kfp_volcano.elastic.autoscaler.telling.narration import LogFormat
     from kfp_volcano.volcano.cluster.base import Cluster
 
 __all__ = ["METRICS_PORT", "run_service"]

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
-from kfp_volcano.elastic.autoscaler.dcgm import DcgmExporters
-from kfp_volcano.elastic.autoscaler.decision_log import DecisionLog
-from kfp_volcano.elastic.autoscaler.events import Events
+from kfp_volcano.elastic.autoscaler.decisions.decision_log import DecisionLog
 from kfp_volcano.elastic.autoscaler.fleet import Fleet
-from kfp_volcano.elastic.autoscaler.measurements import Measurements
-from kfp_volcano.elastic.autoscaler.narration import Narrator
+from kfp_volcano.elastic.autoscaler.measuring.dcgm import DcgmExporters
+from kfp_volcano.elastic.autoscaler.measuring.measurements import Measurements
+from kfp_volcano.elastic.autoscaler.measuring.prometheus import Prometheus
 from kfp_volcano.elastic.autoscaler.policy_file import PolicyFile
-from kfp_volcano.elastic.autoscaler.prometheus import Prometheus
-from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
-from kfp_volcano.elastic.autoscaler.telemetry import Telemetry
+from kfp_volcano.elastic.autoscaler.telling.events import Events
+from kfp_volcano.elastic.autoscaler.telling.narration import Narrator
+from kfp_volcano.elastic.autoscaler.telling.queue_log import QueueLog
+from kfp_volcano.elastic.autoscaler.telling.telemetry import Telemetry
 from kfp_volcano.elastic.autoscaler.tending import Tender
 from kfp_volcano.errors import KfpVolcanoError
 from kfp_volcano.volcano.cluster.connect import connect, kubernetes
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from kfp_volcano.elastic.autoscaler.index import ClusterIndex
-    from kfp_volcano.elastic.autoscaler.measurements import Source
-    from kfp_volcano.elastic.autoscaler.recorder import Recorder
+    from kfp_volcano.elastic.autoscaler.measuring.measurements import Source
+    from kfp_volcano.elastic.autoscaler.observing.index import ClusterIndex
+    from kfp_volcano.elastic.autoscaler.telling.recorder import Recorder
     from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.schemas.policy import QueuePolicy
     from kfp_volcano.volcano.cluster.base import Cluster

@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from kfp_volcano.elastic.autoscaler.assignment import assigned
-from kfp_volcano.elastic.autoscaler.exposition import ACTOR, Watched
-from kfp_volcano.elastic.autoscaler.telemetry import PREFIX
+from kfp_volcano.elastic.autoscaler.telling.exposition import ACTOR, Watched
+from kfp_volcano.elastic.autoscaler.telling.telemetry import PREFIX
 from kfp_volcano.errors import UnavailableError
 from kfp_volcano.version import __version__
 

@@ -16,8 +16,8 @@ from kfp_volcano.volcano.manifests.status import JobState
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kfp_volcano.elastic.autoscaler.index import ClusterIndex
-    from kfp_volcano.elastic.autoscaler.job_facts import JobFacts, Rank
+    from kfp_volcano.elastic.autoscaler.observing.index import ClusterIndex
+    from kfp_volcano.elastic.autoscaler.observing.job_facts import JobFacts, Rank
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.schemas.policy import QueuePolicy
     from kfp_volcano.schemas.records import ClassChange

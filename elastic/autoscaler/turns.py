@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from kfp_volcano.elastic.autoscaler.telling import Told
+from kfp_volcano.elastic.autoscaler.telling.teller import Told
 from kfp_volcano.elastic.policies.memory import Memory
 from kfp_volcano.errors import ClusterError
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.autoscaler.executor import Executor
     from kfp_volcano.elastic.autoscaler.keeping import Keeper
-    from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
-    from kfp_volcano.elastic.autoscaler.telling import Teller
+    from kfp_volcano.elastic.autoscaler.observing.view import View
+    from kfp_volcano.elastic.autoscaler.telling.queue_log import QueueLog
+    from kfp_volcano.elastic.autoscaler.telling.teller import Teller
     from kfp_volcano.elastic.autoscaler.tending import Tender
-    from kfp_volcano.elastic.autoscaler.view import View
     from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot, Sample

@@ -90,7 +90,7 @@ class AdaptiveSettings:
     idle_for_s: float = 60.0
     """For how long."""
     tight_share: float = 0.25
-    """Part at and below which it becomes careful again; below `idle_share`, or it would switch to and fro."""
+    """Part at and below which it becomes careful again; below `idle_share`, or it would switch back and forth."""
     tight_for_s: float = 10.0
     """For how long, too."""
     aggressive: str | None = None

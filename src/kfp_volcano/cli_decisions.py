@@ -16,7 +16,7 @@ from kfp_volcano.cli_options import cluster_options, reach
 from kfp_volcano.errors import Problem, SpecError, UnavailableError
 
 if TYPE_CHECKING:
-    from kfp_volcano.elastic.autoscaler.log_turns import Difference
+    from kfp_volcano.elastic.autoscaler.decisions.log_turns import Difference
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.volcano.launcher.why import Why
 
@@ -67,8 +67,8 @@ def replay(log: Path) -> None:
     \b
     Example: kfp-volcano autoscaler replay demo-run
     """
-    from kfp_volcano.elastic.autoscaler.log_turns import log_folders  # noqa: PLC0415
-    from kfp_volcano.elastic.autoscaler.log_turns import replay as decide_again  # noqa: PLC0415
+    from kfp_volcano.elastic.autoscaler.decisions.log_turns import log_folders  # noqa: PLC0415
+    from kfp_volcano.elastic.autoscaler.decisions.log_turns import replay as decide_again  # noqa: PLC0415
     from kfp_volcano.version import __version__  # noqa: PLC0415
 
     found = [decide_again(folder) for folder in log_folders(log)]
@@ -105,9 +105,9 @@ def ab_report(folder: Path, output: str) -> None:
     \b
     Example: kfp-volcano autoscaler ab-report --decisions /var/log/kfp-volcano
     """
-    from kfp_volcano.elastic.autoscaler.decision_log import LOG_NAME  # noqa: PLC0415
-    from kfp_volcano.elastic.autoscaler.log_folder import log_lines  # noqa: PLC0415
-    from kfp_volcano.elastic.autoscaler.log_turns import legible, log_folders  # noqa: PLC0415
+    from kfp_volcano.elastic.autoscaler.decisions.decision_log import LOG_NAME  # noqa: PLC0415
+    from kfp_volcano.elastic.autoscaler.decisions.log_folder import log_lines  # noqa: PLC0415
+    from kfp_volcano.elastic.autoscaler.decisions.log_turns import legible, log_folders  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.comparison import arms_of, comparisons, ended_of  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.comparison_told import told  # noqa: PLC0415
 

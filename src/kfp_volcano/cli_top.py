@@ -41,7 +41,7 @@ def top(*, queues: tuple[str, ...], once: bool, kubeconfig: Path | None, context
     Example: kfp-volcano top
              kfp-volcano top --queue research --once
     """
-    from kfp_volcano.elastic.autoscaler.view import ClusterView  # noqa: PLC0415
+    from kfp_volcano.elastic.autoscaler.observing.view import ClusterView  # noqa: PLC0415
 
     view = ClusterView(reach(kubeconfig, context))
     view.start()

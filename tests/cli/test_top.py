@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kfp_volcano import cli_top
 from kfp_volcano.cli import main
-from kfp_volcano.elastic.autoscaler.view import ClusterView
+from kfp_volcano.elastic.autoscaler.observing.view import ClusterView
 from kfp_volcano.volcano.cluster import connect
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
 

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from kfp_volcano.elastic.autoscaler.exposition import ACTOR
 from kfp_volcano.elastic.autoscaler.supervisor import Supervisor
-from kfp_volcano.elastic.autoscaler.telemetry import PREFIX, Telemetry
+from kfp_volcano.elastic.autoscaler.telling.exposition import ACTOR
+from kfp_volcano.elastic.autoscaler.telling.telemetry import PREFIX, Telemetry
 
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "deploy" / "monitoring"

@@ -20,7 +20,7 @@ from apiserver.server import ApiServer
 from kfp_volcano.elastic.autoscaler.contracts import request_of
 from kfp_volcano.elastic.autoscaler.leading import LEAD_S, lease_name
 from kfp_volcano.elastic.autoscaler.lease import term_of
-from kfp_volcano.elastic.autoscaler.telemetry import PREFIX
+from kfp_volcano.elastic.autoscaler.telling.telemetry import PREFIX
 from kfp_volcano.schemas.names import HOLD, SYSTEM_NAMESPACE
 from kfp_volcano.schemas.records import Hold, dump
 from kfp_volcano.schemas.validation import training_job

@@ -16,7 +16,7 @@ from kfp_volcano.elastic.autoscaler.commands import command
 from kfp_volcano.elastic.autoscaler.execution import execute
 from kfp_volcano.elastic.autoscaler.fleet import Fleet
 from kfp_volcano.elastic.autoscaler.leading import lease_name
-from kfp_volcano.elastic.autoscaler.view import ClusterView
+from kfp_volcano.elastic.autoscaler.observing.view import ClusterView
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.errors import NotFoundError

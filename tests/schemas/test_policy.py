@@ -149,7 +149,7 @@ def test_a_text_may_hold_several_documents() -> None:
 
 
 def test_adaptive_names_two_other_policies_and_two_shares_in_order() -> None:
-    """What would go on for ever, or switch to and fro, is refused; in arms too."""
+    """What would go on for ever, or switch back and forth, is refused; in arms too."""
     block = {"careful": "adaptive", "aggressive": "hpaa", "tightShare": 0.5}
     for spec in ({"adaptive": block}, {"arms": [{"name": "a", "adaptive": block}, {"name": "b"}]}):
         with pytest.raises(SpecError) as raised:

@@ -11,9 +11,9 @@ from kfp_volcano.schemas.records import Phase
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kfp_volcano.elastic.autoscaler.index import ClusterIndex
-    from kfp_volcano.elastic.autoscaler.job_facts import JobFacts
-    from kfp_volcano.elastic.autoscaler.pod_facts import PodFacts
+    from kfp_volcano.elastic.autoscaler.observing.index import ClusterIndex
+    from kfp_volcano.elastic.autoscaler.observing.job_facts import JobFacts
+    from kfp_volcano.elastic.autoscaler.observing.pod_facts import PodFacts
     from kfp_volcano.elastic.policies.snapshot import PendingGang
     from kfp_volcano.schemas.records import ResizeOutcome
 

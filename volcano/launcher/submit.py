@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.contracts import read
 from kfp_volcano.elastic.autoscaler.moving import release_expired
-from kfp_volcano.elastic.autoscaler.observation import observe
+from kfp_volcano.elastic.autoscaler.observing.observation import observe
 from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, Problem, SpecError
 from kfp_volcano.schemas.names import ENV_CLUSTER, OWNER, job_name
 from kfp_volcano.schemas.records import Owner, parse

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.autoscaler.contracts import hold_of, open_request, outcomes, request_of
-from kfp_volcano.elastic.autoscaler.decision_log import LOG_NAME, core
-from kfp_volcano.elastic.autoscaler.log_folder import log_lines
-from kfp_volcano.elastic.autoscaler.log_turns import legible, log_folders, turns
+from kfp_volcano.elastic.autoscaler.decisions.decision_log import LOG_NAME, core
+from kfp_volcano.elastic.autoscaler.decisions.log_folder import log_lines
+from kfp_volcano.elastic.autoscaler.decisions.log_turns import legible, log_folders, turns
 from kfp_volcano.elastic.autoscaler.own_policies import own_policies
 from kfp_volcano.elastic.autoscaler.ranking import class_changes
 from kfp_volcano.elastic.policies.choice import policy_for
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from kfp_volcano.elastic.autoscaler.log_turns import Turn
+    from kfp_volcano.elastic.autoscaler.decisions.log_turns import Turn
     from kfp_volcano.volcano.cluster.base import Cluster
     from kfp_volcano.volcano.launcher.reference import JobRef
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kfp_volcano.elastic.autoscaler.index import WATCHED
 from kfp_volcano.elastic.autoscaler.lease import JobLease
-from kfp_volcano.elastic.autoscaler.view import Stamped
+from kfp_volcano.elastic.autoscaler.observing.index import WATCHED
+from kfp_volcano.elastic.autoscaler.observing.view import Stamped
 from kfp_volcano.schemas.names import GPU, PROGRESS, REQUEST, RESIZE
 from kfp_volcano.schemas.records import Progress, ResizeOutcome, ResizeRequest, dump, parse, parse_list
 from kfp_volcano.schemas.validation import training_job

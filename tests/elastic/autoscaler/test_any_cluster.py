@@ -50,7 +50,9 @@ def start(ground: Ground, kubeconfig: Path, tmp_path: Path) -> Iterator[Start]:
     yield begin
     for each in made:
         if each.alive:
-            each.kill()
+            each.end()
+    for each in made:
+        each.gone()
 
 
 def submit(ground: Ground, name: str, queue: str, low: int = 1, high: int = MOST) -> JobRef:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kfp_volcano.elastic.autoscaler.decision_log import LOG_NAME, DecisionLog
+from kfp_volcano.elastic.autoscaler.decisions.decision_log import LOG_NAME, DecisionLog
+from kfp_volcano.elastic.autoscaler.decisions.log_folder import log_lines
+from kfp_volcano.elastic.autoscaler.decisions.log_turns import replay
 from kfp_volcano.elastic.autoscaler.fleet import Fleet
-from kfp_volcano.elastic.autoscaler.log_folder import log_lines
-from kfp_volcano.elastic.autoscaler.log_turns import replay
 from kfp_volcano.elastic.autoscaler.policy_file import PolicyFile
 from kfp_volcano.schemas.names import HOLD
 from kfp_volcano.schemas.records import Hold

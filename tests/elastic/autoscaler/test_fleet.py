@@ -12,7 +12,7 @@ from kfp_volcano.elastic.autoscaler.executor import FOLLOWER_S, REQUEST_S
 from kfp_volcano.elastic.autoscaler.fleet import STALE_S, Fleet
 from kfp_volcano.elastic.autoscaler.leading import lease_name
 from kfp_volcano.elastic.autoscaler.lease import HANDOVER_S, TERM_S, JobLease, Lease
-from kfp_volcano.elastic.autoscaler.queue_log import QueueLog
+from kfp_volcano.elastic.autoscaler.telling.queue_log import QueueLog
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.settings import GuardSettings
 from kfp_volcano.elastic.policies.threshold import Threshold

@@ -11,7 +11,7 @@ import pytest
 
 from kfp_volcano.elastic.autoscaler import station as module
 from kfp_volcano.elastic.autoscaler.station import Access, Measuring, Orders, State, Station
-from kfp_volcano.elastic.autoscaler.telemetry import PREFIX
+from kfp_volcano.elastic.autoscaler.telling.telemetry import PREFIX
 from kfp_volcano.errors import UnavailableError
 from kfp_volcano.schemas.names import SYSTEM_NAMESPACE
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster

@@ -10,10 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from kfp_volcano.elastic.autoscaler.exposition import serve
 from kfp_volcano.elastic.autoscaler.station import State
 from kfp_volcano.elastic.autoscaler.supervisor import SILENT_S, Supervisor
-from kfp_volcano.elastic.autoscaler.telemetry import PREFIX
+from kfp_volcano.elastic.autoscaler.telling.exposition import serve
+from kfp_volcano.elastic.autoscaler.telling.telemetry import PREFIX
 from kfp_volcano.errors import UnavailableError
 
 

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from anywhere.ground import Ground
@@ -41,6 +41,7 @@ class Autoscaler:
         self._raw: list[str] = []
         self._news = threading.Condition()
         self._over = False
+        self._left: list[psutil.Process] = []
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, **more)
         assert self.process.stderr is not None
         self._ears = threading.Thread(target=self._hear, args=(self.process.stderr,), name=name, daemon=True)
@@ -85,21 +86,22 @@ class Autoscaler:
             return []
 
     def kill(self) -> None:
-        """End it without a warning, and see that nothing of it is left."""
-        self._end(self.process.kill)
+        """End it without a warning; what it has started ends by itself, see `gone`."""
+        self._left = self.processes()[1:]
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
 
     def end(self) -> int:
         """Have it end; its exit code."""
-        self._end(self.process.terminate)
-        return self.process.returncode
+        self._left = self.processes()[1:]
+        self.process.terminate()
+        return self.process.wait(PATIENCE_S)
 
-    def _end(self, how: Callable[[], None]) -> None:
-        left = self.processes()[1:]
-        how()
-        deadline = time.monotonic() + PATIENCE_S
+    def gone(self) -> None:
+        """See that nothing is left of it once it has ended: agents of Ray's look once a minute for whom they serve."""
+        left, deadline = self._left, time.monotonic() + PATIENCE_S
         while left and time.monotonic() < deadline:
             left = [each for each in psutil.wait_procs(left, timeout=0.2)[1] if not _is_dead(each)]
-        self.process.wait(PATIENCE_S)
         for each in left:
             each.kill()
         self._ears.join(PATIENCE_S)

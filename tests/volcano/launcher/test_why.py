@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from kfp_volcano.cli import main
-from kfp_volcano.elastic.autoscaler.decision_log import DecisionLog
-from kfp_volcano.elastic.autoscaler.recorder import JobEnd
+from kfp_volcano.elastic.autoscaler.decisions.decision_log import DecisionLog
+from kfp_volcano.elastic.autoscaler.telling.recorder import JobEnd
 from kfp_volcano.elastic.policies.choice import policy_for
 from kfp_volcano.elastic.policies.snapshot import ElasticJob, NodeState, PendingGang, QueueSnapshot
 from kfp_volcano.errors import SpecError

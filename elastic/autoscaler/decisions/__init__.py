@@ -1,0 +1,1 @@
+"""The decision log: written while deciding, read to explain, to decide again and to compare."""

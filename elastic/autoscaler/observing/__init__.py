@@ -1,0 +1,1 @@
+"""The cluster as values: what is watched, kept up to date change by change, and made into snapshots of queues."""

@@ -1,0 +1,1 @@
+"""What is told of an autoscaler's work: to metrics, Events, logs and the timeline of a queue."""
