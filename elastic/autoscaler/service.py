@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.actor import Crew
@@ -12,6 +13,7 @@ from kfp_volcano.elastic.autoscaler.policy_file import PolicyFile
 from kfp_volcano.elastic.autoscaler.supervisor import Supervisor
 from kfp_volcano.elastic.autoscaler.telling.exposition import serve
 from kfp_volcano.elastic.autoscaler.telling.narration import log_to
+from kfp_volcano.elastic.autoscaler.telling.printed import Printed
 from kfp_volcano.errors import SpecError, UnavailableError
 from kfp_volcano.volcano.cluster.connect import EMBEDDED
 from kfp_volcano.volcano.cluster.informer import Informer
@@ -68,12 +70,13 @@ def run_service(
     supervisor = Supervisor(crew, queues=lambda: {*queues, *followed()}, actors=actors)
     serving = _serve(port, supervisor)
     try:
-        _join(crew)
-        # After Ray, which puts handlers of its own in place.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: supervisor.stop())
-        _log.info("%s leads, or stands by; metrics at port %d", orders.identity, serving.port)
-        supervisor.run()
+        with redirect_stdout(Printed()):
+            _join(crew)
+            # After Ray, which puts handlers of its own in place.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: supervisor.stop())
+            _log.info("%s leads, or stands by; metrics at port %d", orders.identity, serving.port)
+            supervisor.run()
     finally:
         serving.stop()
         crew.leave()

@@ -70,7 +70,7 @@ class Down:
     """Pods of gangs that nothing can be given for, from which on Jobs shrink all the same, so that what comes free adds
     up for them. None: nothing is given in vain."""
     step: int = 1
-    """How many of its sizes a Job shrinks at once."""
+    """How many of its sizes a Job shrinks at once, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

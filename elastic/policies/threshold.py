@@ -132,17 +132,17 @@ def _grown(load: _Load) -> dict[str, int]:
 
 
 def _shrunk(load: _Load) -> dict[str, int]:
-    """New sizes of the Jobs that shrink by a step: in the order of `giving`, no more of them than have to."""
+    """New sizes of the Jobs that shrink: in the order of `giving`, each by a step at most, no more than it takes."""
     sizes: dict[str, int] = {}
     freed = 0
     for job in giving_order(job for job in load.snapshot.jobs if job.key not in load.service.sizes):
-        if not load.waits_too_much and not load.too_full(freed):
-            break
         smaller = sorted((size for size in job.sizes if size < job.workers), reverse=True)[: load.settings.down.step]
-        if smaller and job.gpus_per_worker:
-            sizes[job.key] = smaller[-1]
-            leaving = job.nodes[smaller[-1] :]
+        for size in smaller if job.gpus_per_worker else ():
+            if not load.waits_too_much and not load.too_full(freed):
+                return sizes
+            leaving = job.nodes[size : sizes.get(job.key, job.workers)]
             freed += (len(leaving) - leaving.count(NOWHERE)) * job.gpus_per_worker
+            sizes[job.key] = size
     return sizes
 
 

@@ -26,6 +26,10 @@ from kfp_volcano.schemas.records import Hold
 __all__ = ["World"]
 
 
+_STILL, _LONG_S = 8, 4000.0
+"""Turns in which nothing is to change: at each next change that is announced, and then long after any window."""
+
+
 @dataclass
 class _Gang:
     """One that waits, or runs for ever."""
@@ -224,12 +228,13 @@ class World:
                 continue
             for key in self.open:
                 self.finish(key)
-            change = self.policy.next_change(self.snapshot())
-            still += change is None  # each time for longer than any window and any budget
-            if still > 2:
+            still += 1
+            if still > _STILL:
                 break
-            self.pass_time(4000.0 if change is None else change - self.at)
-        assert still > 2, "sizes do not settle"
+            change = self.policy.next_change(self.snapshot())
+            soon = change is not None and still <= _STILL - 2
+            self.pass_time(change - self.at if soon else _LONG_S)
+        assert still > _STILL, "sizes do not settle"
         service = serve(self.snapshot())
         assert not service.served, f"waits in vain: {service.served}"
 

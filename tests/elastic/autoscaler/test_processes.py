@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+LOOK_S = 0.5
+"""How often what is not watched, such as Leases, is looked at, seconds."""
 PATIENCE_S = 90.0
 POLICY = """
 apiVersion: kfp-volcano/v1
@@ -126,7 +128,7 @@ class Seen:
         while not condition():
             left = deadline - time.monotonic()
             assert left > 0, f"in vain: {[job['metadata'] for job in self.informer.objects('Job')]}"
-            version = self.informer.wait(version, timeout_s=left)
+            version = self.informer.wait(version, timeout_s=min(left, LOOK_S))
 
 
 @pytest.fixture

@@ -125,5 +125,5 @@ def test_whatever_happens_decisions_are_sound_and_sizes_settle(name):
     class Machine(Histories):
         policy = POLICIES[name]
 
-    examples = settings().max_examples // 2
+    examples = settings().max_examples // 3
     run_state_machine_as_test(Machine, settings=settings(max_examples=examples, stateful_step_count=25))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from books import bare_room, name, pods, states
@@ -101,9 +101,12 @@ def decide(snapshot, policy):
 
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
+examples = settings(max_examples=settings().max_examples // 3)
+"""Of each policy: the laws are the same for all."""
 
 
 @every_policy
+@examples
 @given(snapshots())
 def test_every_job_has_exactly_one_decision(policy, snapshot):
     """Also where nothing changes, and with a sentence."""
@@ -113,6 +116,7 @@ def test_every_job_has_exactly_one_decision(policy, snapshot):
 
 
 @every_policy
+@examples
 @given(snapshots())
 def test_every_new_size_is_one_the_job_may_have(policy, snapshot):
     """Never below the minimum, above the maximum, or between the sizes."""
@@ -123,6 +127,7 @@ def test_every_new_size_is_one_the_job_may_have(policy, snapshot):
 
 
 @every_policy
+@examples
 @given(snapshots())
 def test_growth_takes_no_more_than_is_free(policy, snapshot):
     """All growth together fits on the nodes and within the queue's limit."""
@@ -137,6 +142,7 @@ def test_growth_takes_no_more_than_is_free(policy, snapshot):
 
 
 @every_policy
+@examples
 @given(snapshots(), st.randoms(use_true_random=False))
 def test_the_order_of_jobs_and_gangs_means_nothing(policy, snapshot, random):
     """Equal snapshots give equal decisions."""
@@ -147,6 +153,7 @@ def test_the_order_of_jobs_and_gangs_means_nothing(policy, snapshot, random):
 
 
 @every_policy
+@examples
 @given(snapshots())
 def test_what_a_person_holds_stays(policy, snapshot):
     """No policy moves a Job that is held, or that is being resized."""
@@ -156,6 +163,7 @@ def test_what_a_person_holds_stays(policy, snapshot):
 
 
 @every_policy
+@examples
 @given(snapshots(guards=False))
 def test_only_gangs_are_urgent(policy, snapshot):
     """Growth waits for the step of a pipeline, and so does what a policy takes; shrinking for a gang does not."""
@@ -165,6 +173,7 @@ def test_only_gangs_are_urgent(policy, snapshot):
 
 
 @every_policy
+@examples
 @given(snapshots(guards=False), gangs())
 def test_a_gang_that_a_shrink_serves_is_served(policy, snapshot, gang):
     """If one gang waits that fits without the surplus of Jobs of no higher priority, it fits after what was decided."""
@@ -184,6 +193,7 @@ def test_a_gang_that_a_shrink_serves_is_served(policy, snapshot, gang):
 
 
 @every_policy
+@examples
 @given(snapshots(), gangs(), st.integers(0, 20))
 def test_nobody_borrows_more_while_a_gang_within_its_share_waits_in_vain(policy, snapshot, gang, deserved):
     """Growth stays within what the queue deserves then, whatever the policy."""
@@ -203,6 +213,7 @@ def test_nobody_borrows_more_while_a_gang_within_its_share_waits_in_vain(policy,
 
 
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "goodput"])
+@examples
 @given(snapshots(guards=False, gpus=(1,)), st.data())
 def test_a_higher_priority_never_lowers_a_size(policy, snapshot, data):
     """Where workers are of one size, all else equal: a Job raised above others gets no less, and gives no more."""
@@ -217,6 +228,7 @@ def test_a_higher_priority_never_lowers_a_size(policy, snapshot, data):
 
 
 @pytest.mark.parametrize("policy", ["threshold", "threshold-each-way", "adaptive"])
+@examples
 @given(snapshots(), st.floats(0, 1))
 def test_nothing_changes_before_something_lets_go(policy, snapshot, part):
     """What is decided stays decided until the next change, so that nobody has to look before."""
@@ -244,6 +256,7 @@ def test_no_job_gives_more_than_it_has_to(snapshot, gang):
 
 
 @every_policy
+@examples
 @given(snapshots(guards=False))
 def test_constant_load_settles(policy, snapshot):
     """Carried out again and again on a queue where nothing else happens, decisions come to rest."""
