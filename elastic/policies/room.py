@@ -128,4 +128,4 @@ def _claimed(job: ElasticJob, kept_since: float) -> int:
     more = max(0, (job.target_workers or 0) - job.workers)
     if job.waiting_since is not None and job.waiting_since <= kept_since:
         return more
-    return job.nodes[job.min_workers : job.target_workers].count(NOWHERE) + more
+    return max(0, job.nodes[job.min_workers : job.target_workers].count(NOWHERE) - job.ended) + more

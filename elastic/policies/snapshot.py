@@ -142,6 +142,8 @@ class ElasticJob:
     """The size an open resize leads to."""
     waiting_since: float | None = None
     """Since when the oldest of its surplus workers without a node waits for one."""
+    ended: int = 0
+    """Surplus workers whose pods have ended: they hold nothing, and Volcano puts nothing in their place."""
     hold: Hold | None = None
     remaining_s: float | None = None
     """Time to the end at the present throughput, where training reports progress."""

@@ -37,7 +37,7 @@ def elastic_job(job: JobFacts, pods: Collection[PodFacts], table: NodeTable, pri
     if not job.running and not _in_its_own_way(job, workers, allowed.least):
         return None
     target, pace, history = job.target(0.0), job.pace, job.history
-    surplus = [pod.created for pod in workers[allowed.least :] if pod is not None and pod.waits]
+    surplus = [pod for pod in workers[allowed.least :] if pod is not None]
     return ElasticJob(
         key=job.key,
         workers=len(workers),
@@ -56,7 +56,8 @@ def elastic_job(job: JobFacts, pods: Collection[PodFacts], table: NodeTable, pri
         last_failed=history.last_failed,
         resize_open=target is not None,
         target_workers=target,
-        waiting_since=min(surplus, default=None),
+        waiting_since=min((pod.created for pod in surplus if pod.waits), default=None),
+        ended=sum(pod.ended for pod in surplus),
         hold=job.hold,
         remaining_s=pace.remaining_s if pace else None,
         remaining_samples=pace.remaining_samples if pace else None,
@@ -104,7 +105,9 @@ def as_of(seen: ElasticJob, job: JobFacts, now: float) -> ElasticJob:
 
 def promised(seen: ElasticJob) -> int:
     """Workers that were asked for and hold nothing yet; what a core lacks waits as a gang of its own."""
-    return seen.nodes[seen.min_workers :].count(NOWHERE) + max(0, (seen.target_workers or 0) - seen.workers)
+    return max(0, seen.nodes[seen.min_workers :].count(NOWHERE) - seen.ended) + max(
+        0, (seen.target_workers or 0) - seen.workers
+    )
 
 
 def worker_needs(job: JobFacts) -> Needs | None:

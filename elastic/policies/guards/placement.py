@@ -39,5 +39,5 @@ def incomplete(job: ElasticJob, _at: float, _: GuardSettings) -> Verdict | None:
     lacking = job.nodes[: job.min_workers].count(NOWHERE)
     if not lacking:
         return None
-    explanation = f"{lacking} of the {job.min_workers} workers that {job.name} must have wait for a node"
+    explanation = f"{lacking} of the {job.min_workers} workers that {job.name} must have hold no GPUs"
     return no_growth(job, Reason.GANG_FIRST, f"{explanation}: it does not grow")

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from books import free, pods, room
-from kfp_volcano.elastic.policies.room import Room, Spot, room_of
+from books import free, name, pods, room, states
+from kfp_volcano.elastic.policies.room import Room, Spot, room_of, unclaimed
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE, NodeState, QueueSnapshot, Shape
+from wishes import JOB
 
 spots = st.builds(
     lambda now, coming, fits: Spot(now, now + coming, fits),
@@ -86,6 +87,14 @@ def test_what_was_promised_to_other_queues_is_not_free():
     )
     left = room_of(snapshot)
     assert (left.limit, left.workers("", 1)) == (8, 6)
+
+
+def test_nothing_is_kept_for_workers_that_have_ended():
+    """Volcano puts nothing in their place; what waits beside them is still promised."""
+    nodes = (name(0), NOWHERE, NOWHERE, NOWHERE)
+    job = replace(JOB, workers=4, min_workers=1, nodes=nodes, ended=2)
+    snapshot = QueueSnapshot(queue="research", at=0.0, limit_gpus=8, allocated_gpus=1, nodes=states((7,)), jobs=(job,))
+    assert unclaimed(room_of(snapshot), snapshot).gpus == 6
 
 
 @given(rooms, st.sampled_from(["", "a"]), st.integers(1, 4), st.integers(0, 10), st.booleans())

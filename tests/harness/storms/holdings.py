@@ -16,7 +16,7 @@ from kfp_volcano.volcano.manifests.resize import workers
 from kfp_volcano.volcano.manifests.status import JobState, job_state
 from kfp_volcano.volcano.model.objects import has_ended, parse_time, terminating
 
-__all__ = ["Holdings", "holds", "pod_gpus", "queue_of", "task_of"]
+__all__ = ["Holdings", "holds", "index_of", "pod_gpus", "queue_of", "task_of"]
 
 
 class Holdings:
@@ -35,15 +35,18 @@ class Holdings:
         self._queues = {key[1]: each.get("spec") or {} for key, each in objects.get("Queue", {}).items()}
         self.free = {key[1]: _node_gpus(node) for key, node in objects.get("Node", {}).items() if _takes_pods(node)}
         present: dict[str, list[Any]] = defaultdict(list)
+        ended = Counter[str]()
         for pod in objects.get("Pod", {}).values():
             labels = pod["metadata"].get("labels") or {}
             owner = f"{pod['metadata']['namespace']}/{labels.get('volcano.sh/job-name')}"
             if not has_ended(pod):
                 present[owner].append(pod)
+            elif task_of(pod) == ELASTIC:
+                ended[owner] += 1
             if holds(pod):
                 self._hold(pod, queue_of(jobs[owner]) if owner in jobs else labels.get("volcano.sh/queue-name", ""))
         for key, job in jobs.items():
-            self._promise(key, job, present[key], now)
+            self._promise(key, job, present[key], ended[key], now)
 
     def later(self) -> dict[str, int]:
         """GPUs that are free on each node once all that is leaving is gone."""
@@ -82,7 +85,7 @@ class Holdings:
             self.leaving_of[queue] += gpus
             self._later[node] += gpus
 
-    def _promise(self, key: str, job: Any, pods: Sequence[Any], now: float) -> None:
+    def _promise(self, key: str, job: Any, pods: Sequence[Any], ended: int, now: float) -> None:
         """Surplus that a Job was promised and that holds nothing yet, or that it is going to give."""
         spec = spec_of(job)
         core = next((task for task in job["spec"]["tasks"] if task["name"] == CORE), None)
@@ -98,13 +101,13 @@ class Holdings:
         surplus = [pod for pod in pods if task_of(pod) == ELASTIC]
         there = [pod for pod in surplus if holds(pod) and not terminating(pod)]
         wanted = max(0, target - least)
-        unplaced = wanted - sum(_index(pod) < wanted for pod in there)
+        unplaced = max(0, wanted - sum(index_of(pod) < wanted for pod in there) - ended)
         waits = [parse_time(pod["metadata"]["creationTimestamp"]) for pod in surplus if not pod["spec"].get("nodeName")]
         if waits and min(waits) <= now - RESERVE_S:  # what has found no node by now is not going to
             unplaced = max(0, target - size)
         self.promised[queue] += [gpus] * unplaced
         for pod in there:
-            if _index(pod) >= wanted:
+            if index_of(pod) >= wanted:
                 self.giving_of[queue] += gpus
                 self._later[pod["spec"]["nodeName"]] += gpus
 
@@ -124,7 +127,8 @@ def queue_of(job: Any) -> str:
     return str(job["spec"].get("queue") or "default")
 
 
-def _index(pod: Any) -> int:
+def index_of(pod: Any) -> int:
+    """A pod's number within its task."""
     return int(pod["metadata"]["name"].rpartition("-")[2])
 
 

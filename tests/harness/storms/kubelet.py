@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas.names import CORE, ELASTIC, PROGRESS
@@ -23,8 +24,14 @@ CYCLE_S = 1.0
 """Of the scheduler."""
 REPORT_S = 10.0
 """How often training reports that its workers are others."""
+_MOST_CHANGES = 300
+"""In one cycle; Volcano's controller takes a Job to and fro without end that runs while its PodGroup is Pending."""
 STEADY_S = 120.0
 """How often where nothing has changed."""
+
+
+class _RestlessError(Exception):
+    """Controllers answer themselves; they go on in the next cycle, as real ones take their time."""
 
 
 class Kubelet:
@@ -34,6 +41,8 @@ class Kubelet:
         self._storm = storm
         self._random = storm.random
         self._settling = False
+        self._left: int | None = None
+        """How many changes controllers and scheduler may still make in this cycle."""
         self._seen: set[str] = set()
         self._going: set[str] = set()
         self._reported: dict[tuple[str, str], tuple[float, int]] = {}
@@ -44,18 +53,24 @@ class Kubelet:
 
     def notice(self) -> None:
         """Something has changed: let controllers and scheduler act in the next cycle."""
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                self._storm.count("controllers restless")
+                raise _RestlessError
         if not self._settling:
             self._settling = True
             away_s = max(0.0, self.away_until - self._storm.now)
             self._storm.at(away_s + self._random.uniform(0.2, CYCLE_S), self._settle)
 
     def _settle(self) -> None:
-        self._settling = False
+        self._settling, self._left = False, _MOST_CHANGES
         with self._storm.store.transaction() as (world, now):
-            run_controllers(world, now)
-            run_scheduler(world, now)
-            run_controllers(world, now)
+            for act in (run_controllers, run_scheduler, run_controllers):
+                with suppress(_RestlessError):
+                    act(world, now)
             pods = list(world.objects.get("Pod", {}).values())
+        self._left = None
         for pod in pods:
             self._look(pod)
 

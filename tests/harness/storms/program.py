@@ -37,6 +37,7 @@ class View(KubernetesCluster):
     def __init__(self, program: Program, patience: Patience) -> None:
         super().__init__(program, patience=patience)
         self._program = program
+        self._patching = False
         self.seen: dict[str, dict[Any, Any]] = {}
 
     def pages(self, kind: str, namespace: str = "") -> Iterator[Any]:
@@ -60,14 +61,18 @@ class View(KubernetesCluster):
     def get(self, kind: str, name: str, namespace: str = "") -> Any:
         """See `Cluster.get`."""
         found = super().get(kind, name, namespace)
-        if kind in self.seen:
+        if kind in self.seen and not self._patching:  # what the adapter reads for itself it tells nobody
             self._note(kind, found)
         return found
 
     def patch(self, kind: str, name: str, namespace: str, patch: Any) -> Any:
         """See `Cluster.patch`."""
         self._program.began_at = self._program.clock()
-        stored = super().patch(kind, name, namespace, patch)
+        self._patching = True
+        try:
+            stored = super().patch(kind, name, namespace, patch)
+        finally:
+            self._patching = False
         if kind in self.seen:
             self._note(kind, stored)
         return stored

@@ -15,7 +15,7 @@ from kfp_volcano.elastic.autoscaler.contracts import answered, hold_of, request_
 from kfp_volcano.schemas.names import ELASTIC
 from kfp_volcano.volcano.manifests.status import JobState, job_state
 from kfp_volcano.volcano.model.objects import key_of, terminating
-from storms.holdings import Holdings, holds, pod_gpus, queue_of, task_of
+from storms.holdings import Holdings, holds, index_of, pod_gpus, queue_of, task_of
 
 if TYPE_CHECKING:
     from storms.storm import Storm
@@ -129,8 +129,10 @@ class _State:
         return self._holdings.held.get(queue, 0) - surplus + more <= deserved
 
     def _waiting(self, key: str) -> list[Any]:
-        pods = self._pods.get(key, ())
-        return [pod for pod in pods if task_of(pod) == ELASTIC and not pod["spec"].get("nodeName")]
+        """Surplus that is asked for and has no node: Volcano may be slow to take away what is not any more."""
+        asked = sum(task["replicas"] for task in self._jobs[key]["spec"]["tasks"] if task["name"] == ELASTIC)
+        surplus = [pod for pod in self._pods.get(key, ()) if task_of(pod) == ELASTIC and index_of(pod) < asked]
+        return [pod for pod in surplus if not pod["spec"].get("nodeName")]
 
     def _may_give(self, job: Any) -> bool:
         return spec_of(job) is not None and job_state(job) is JobState.RUNNING and self._may_change(job)

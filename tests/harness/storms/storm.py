@@ -165,9 +165,9 @@ class Storm:
         self.changes[transition.kind] += 1
         if transition.kind in self.news:
             self.news[transition.kind].notify_all()
+        self.witness.look(transition)
         if _concerns_volcano(transition):
             self.kubelet.notice()
-        self.witness.look(transition)
 
 
 def _concerns_volcano(transition: Transition) -> bool:

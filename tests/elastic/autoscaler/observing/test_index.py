@@ -393,6 +393,17 @@ def test_workers_that_were_asked_for_are_promised() -> None:
     assert len(index.snapshot("one", NOW, "elsewhere").reserved) == 3
 
 
+@pytest.mark.parametrize(("phase", "promised"), [("Pending", [1]), ("Succeeded", []), ("Failed", [])])
+def test_workers_that_have_ended_are_not_promised(phase: str, promised: list[int]) -> None:
+    """Volcano puts nothing in their place, so that others may have what they held."""
+    running = {**job("a", 0), "status": {"state": {"phase": "Running"}}}
+    surplus = pod("a-elastic-0", 1)
+    surplus["metadata"]["labels"]["volcano.sh/task-spec"] = "elastic"
+    surplus = {**surplus, "spec": {**surplus["spec"], "nodeName": ""}, "status": {"phase": phase}}
+    index = made(node("n0", 0), running, pod("a-core-0", 1), surplus)
+    assert [gpus for _, gpus in index.snapshot("two", NOW).reserved] == promised
+
+
 def test_shapes_say_what_a_node_has_too_little_of() -> None:
     """CPU that is short, a taint, a label: fewer pods than the GPUs would allow; the kind of GPU is told."""
     running = {**job("a", 0), "metadata": {**job("a", 0)["metadata"], "labels": {}}}
