@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.autoscaler.station import State
     from kfp_volcano.elastic.autoscaler.telling.narration import LogFormat
+    from kfp_volcano.volcano.cluster.host import OwnRay
 
 __all__ = ["RAY_NAMESPACE", "Crew", "FleetActor", "Joined", "Logging", "join_ray", "sidecar_name", "start_sidecar"]
 
@@ -62,6 +63,10 @@ class Joined:
     logs: Logging
     leave: Callable[[], None] = field(default=lambda: None)
     """Leaves it, and ends it where it is this process's own."""
+    died: Callable[[], str] = field(default=lambda: "")
+    """Which of its processes has died without which it is of no use, where it is this process's own; else empty."""
+    abandon: Callable[[], None] = field(default=lambda: None)
+    """Kills what is left of it then."""
 
 
 class FleetActor:
@@ -121,6 +126,15 @@ class Crew:
         """Leave it."""
         if self._joined is not None:
             self._joined.leave()
+
+    def died(self) -> str:
+        """See `supervisor.Crew.died`."""
+        return self._joined.died() if self._joined else ""
+
+    def abandon(self) -> None:
+        """Leave a Ray that has died."""
+        if self._joined is not None:
+            self._joined.abandon()
 
     def tend(self, assignment: Mapping[int, frozenset[str]]) -> dict[int, State]:
         """See `supervisor.Crew.tend`."""
@@ -223,6 +237,7 @@ def join_ray(cluster: str, form: LogFormat) -> Joined:
         ray.init(address=cluster.removeprefix(EMBEDDED), namespace=RAY_NAMESPACE, log_to_driver=False)
         return Joined(logs=Logging(form=form), leave=ray.shutdown)
     folder: TemporaryDirectory[str] | None = None
+    own: OwnRay | None = None
     if address := os.environ.get(_RAY_ADDRESS):
         ray.init(address=address, namespace=RAY_NAMESPACE, log_to_driver=False)
         folder = TemporaryDirectory(prefix="kv-")
@@ -240,4 +255,5 @@ def join_ray(cluster: str, form: LogFormat) -> Joined:
         if folder is not None:
             folder.cleanup()
 
-    return Joined(logs=Logging(form=form, socket=lines.path), leave=leave)
+    joined = Joined(logs=Logging(form=form, socket=lines.path), leave=leave)
+    return replace(joined, died=lambda: own.died, abandon=own.abandon) if own else joined

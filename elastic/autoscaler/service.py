@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.autoscaler.actor import Crew
 from kfp_volcano.elastic.autoscaler.home import make_home
 from kfp_volcano.elastic.autoscaler.policy_file import PolicyFile
-from kfp_volcano.elastic.autoscaler.supervisor import Supervisor
+from kfp_volcano.elastic.autoscaler.supervisor import RayDiedError, Supervisor
 from kfp_volcano.elastic.autoscaler.telling.exposition import serve
 from kfp_volcano.elastic.autoscaler.telling.narration import log_to
 from kfp_volcano.elastic.autoscaler.telling.printed import Printed
@@ -45,6 +47,8 @@ def run_service(
 ) -> None:
     """Lead queues until SIGTERM or SIGINT; then the Leases have been given back. To be called from the main thread.
 
+    Where Ray itself dies under it, this process begins anew: the same program with the same arguments.
+
     Args:
         orders: Of each actor, but for its number and its queues.
         queues: Their names.
@@ -77,6 +81,10 @@ def run_service(
                 signal.signal(number, lambda *_: supervisor.stop())
             _log.info("%s leads, or stands by; metrics at port %d", orders.identity, serving.port)
             supervisor.run()
+    except RayDiedError as error:
+        _log.error("%s: beginning anew", error)
+        crew.abandon()
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the same program again
     finally:
         serving.stop()
         crew.leave()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.autoscaler.assignment import Assignment
     from kfp_volcano.elastic.autoscaler.station import State
 
-__all__ = ["Crew", "Supervisor"]
+__all__ = ["Crew", "RayDiedError", "Supervisor"]
 
 TEND_S = 2.0
 """Between two rounds, seconds."""
@@ -39,11 +39,19 @@ a minute to start on a busy node."""
 _log = logging.getLogger(__name__)
 
 
+class RayDiedError(UnavailableError):
+    """Ray, in which the actors live, has died; they end with it."""
+
+
 class Crew(Protocol):
     """The actors, by number; made when they are first called."""
 
     def tend(self, assignment: Mapping[int, frozenset[str]]) -> Mapping[int, State]:
         """Tell each what it leads; the states of those that answer in time."""
+        ...
+
+    def died(self) -> str:
+        """What of Ray itself has died, so that nothing can be asked of them any more; empty while it lives."""
         ...
 
     def families(self) -> Mapping[int, Iterable[Metric]]:
@@ -89,18 +97,21 @@ class Supervisor:
     def run(self) -> None:
         """Go round until stopped; then every Lease has been given back.
 
-        Raises UnavailableError where it is not well any more: Ray itself has died, then, and whoever runs this process
-        is to start it again.
+        Raises RayDiedError where Ray is seen to have died, and UnavailableError where it is not well any more, for
+        whatever reason: this process is of no use then, and has to begin anew.
         """
         try:
             while not self._stopped.is_set():
+                if what := self._crew.died():
+                    raise RayDiedError(f"Ray's {what} has died")
                 self.round()
                 if why := self.unwell():
                     _log.error("%s: ending", why)  # at once: leaving a Ray that has died may end this process, too
                     raise UnavailableError(f"{why}: this process has to be started again")
                 self._stopped.wait(TEND_S)
         finally:
-            self._crew.stop()
+            if not self._crew.died():
+                self._crew.stop()
 
     def stop(self) -> None:
         """End `run` soon; to be called from a signal handler."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import ray
-from ray._private import ray_constants
+from ray._private import ray_constants, worker
 from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 from ray.exceptions import RayActorError, RayError, RaySystemError, RayTaskError
 
@@ -64,6 +64,7 @@ _SETTINGS = {
 }
 _TRIES = 3
 """Ray gives its node half a minute to start, which on a busy machine may be too little once."""
+_VITAL = {"gcs_server", "raylet"}
 _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105  # the variable's name
 
 
@@ -76,6 +77,19 @@ class OwnRay:
     """Its folder; others may be put there, too."""
     janitor: subprocess.Popen[bytes]
     """Removes the folder when its standard input ends: by `stop`, or with this process."""
+
+    @property
+    def died(self) -> str:
+        """Which of the two processes that it cannot do without has died; empty while both live.
+
+        Ray itself notices after a minute, and then ends this process.
+        """
+        dead = {kind for kind, _ in worker._global_node.dead_processes()} if worker._global_node else set()  # noqa: SLF001 - nothing public tells
+        return ", ".join(sorted(dead & _VITAL))
+
+    def abandon(self) -> None:
+        """Kill what is left of it; nothing of Ray's may be called any more."""
+        worker._global_node.kill_all_processes(check_alive=False, allow_graceful=False)  # noqa: SLF001 - as above
 
     def stop(self) -> None:
         """End it, and remove what it has left."""

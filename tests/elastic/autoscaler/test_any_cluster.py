@@ -153,7 +153,7 @@ def test_whoever_is_killed_the_queue_is_led_on(ground: Ground, start: Start) -> 
     ref = submit(ground, "hardy", queue)
     core = ground.until_running(ref, 1)
     settled(ground, ref, MOST)
-    for round_, victim in enumerate((ACTOR, "raylet", REPLICA)):
+    for round_, victim in enumerate((ACTOR, "raylet", "gcs_server", REPLICA)):
         gang = ground.submit(f"gang-{round_}", queue, replicas=2)
         moment = chance.choice([JobState.PENDING, JobState.RUNNING])
         ground.until("Job", lambda found, moment=moment, gang=gang: _is(found, gang, moment))

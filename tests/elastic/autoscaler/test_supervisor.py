@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from kfp_volcano.elastic.autoscaler.station import State
-from kfp_volcano.elastic.autoscaler.supervisor import SILENT_S, Supervisor
+from kfp_volcano.elastic.autoscaler.supervisor import SILENT_S, RayDiedError, Supervisor
 from kfp_volcano.elastic.autoscaler.telling.exposition import serve
 from kfp_volcano.elastic.autoscaler.telling.telemetry import PREFIX
 from kfp_volcano.errors import UnavailableError
@@ -27,6 +27,7 @@ class Actors:
         self.silent: set[int] = set()
         self.counted: dict[int, list[Metric]] = {}
         self.stopped = False
+        self.dead = ""
 
     def tend(self, assignment: Mapping[int, frozenset[str]]) -> dict[int, State]:
         self.told = assignment
@@ -35,6 +36,9 @@ class Actors:
 
     def families(self) -> Mapping[int, list[Metric]]:
         return self.counted
+
+    def died(self) -> str:
+        return self.dead
 
     def stop(self) -> None:
         self.stopped = True
@@ -125,6 +129,14 @@ def test_it_ends_when_it_is_not_well_any_more(supervisor: Supervisor, crew: Acto
     with pytest.raises(UnavailableError, match="has to be started again"):
         supervisor.run()
     assert crew.stopped
+
+
+def test_it_ends_at_once_where_ray_has_died(supervisor: Supervisor, crew: Actors) -> None:
+    """Nothing is asked of actors then: Ray would wait a minute for itself, and end the process."""
+    crew.dead = "gcs_server"
+    with pytest.raises(RayDiedError, match="gcs_server has died"):
+        supervisor.run()
+    assert not crew.stopped
 
 
 def test_one_page_has_the_metrics_of_all(supervisor: Supervisor, crew: Actors, ask) -> None:
