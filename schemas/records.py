@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "RENDERED",
     "Advice",
     "ClassChange",
     "Hold",
@@ -54,6 +55,10 @@ class Phase(str, Enum):
         return self in {Phase.DONE, Phase.ROLLED_BACK, Phase.EXPIRED, Phase.REFUSED}
 
 
+RENDERED = "render"
+"""The step of Jobs that `kfp-volcano render` writes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """Annotation `kfp-volcano/owner`: which step of which run created the Job, from which spec."""
@@ -61,6 +66,11 @@ class Owner:
     run_id: str
     step: str
     spec_hash: str
+
+    @property
+    def has_follower(self) -> bool:
+        """Whether somebody is going to follow the Job: not where it was rendered, and brought there by other hands."""
+        return self.step != RENDERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kfp_volcano.elastic.autoscaler.contracts import answered, job_key, request_of
+from kfp_volcano.elastic.autoscaler.contracts import answered, job_key, read, request_of
 from kfp_volcano.elastic.autoscaler.execution import advance
 from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.elastic.autoscaler.observing.pod_facts import created_at, version_of
 from kfp_volcano.elastic.autoscaler.resizing import next_step, refused, request_patch
 from kfp_volcano.errors import ClusterError, ConflictError, InvalidError, NotFoundError, ResizeError
-from kfp_volcano.schemas.records import Phase, ResizeRequest
+from kfp_volcano.schemas.names import OWNER
+from kfp_volcano.schemas.records import Owner, Phase, ResizeRequest
+from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.manifests.resize import workers
 
 if TYPE_CHECKING:
@@ -152,7 +154,7 @@ class Executor:
         if key not in self._leases:
             namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
             self._leases[key] = JobLease(self._cluster, namespace, name, holder=self._identity, clock=self._clock)
-        lease, followed_by = self._leases[key], created_at(job) + FOLLOWER_S
+        lease, followed_by = self._leases[key], _followed_by(job)
         if lease.term is None and request is not None and now < followed_by and lease.look() is None:
             return followed_by
         return None if lease.renew_if_due() else lease.due_at
@@ -178,3 +180,9 @@ class Executor:
     def _keep(self, job: Manifest) -> None:
         self._copies[job_key(job)] = job
         self._wrote(job)
+
+
+def _followed_by(job: Manifest) -> float:
+    """Until when a Job's first follower may come, Unix seconds."""
+    owner = read(Owner, annotation(job, OWNER))
+    return created_at(job) + (FOLLOWER_S if owner is None or owner.has_follower else 0.0)

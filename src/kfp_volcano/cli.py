@@ -123,6 +123,7 @@ def render(spec: Path, *, workers: int | None, run_id: str, profiles: Path | Non
     """
     from kfp_volcano.platform_files import in_its_pool  # noqa: PLC0415
     from kfp_volcano.schemas.names import job_name  # noqa: PLC0415
+    from kfp_volcano.schemas.records import RENDERED  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.job import manifests  # noqa: PLC0415
     from kfp_volcano.volcano.manifests.yaml_text import manifest_yaml  # noqa: PLC0415
 
@@ -131,7 +132,7 @@ def render(spec: Path, *, workers: int | None, run_id: str, profiles: Path | Non
     workers = replicas.min if workers is None else workers
     if workers not in (replicas.min, *replicas.sizes):
         raise SpecError(f"{workers} is not one of {', '.join(map(str, replicas.sizes))}", source="--workers")
-    objects = manifests(job, name=job_name(job.name, run_id), run_id=run_id, step="render", workers=workers)
+    objects = manifests(job, name=job_name(job.name, run_id), run_id=run_id, step=RENDERED, workers=workers)
     click.echo(manifest_yaml(objects), nl=False)
 
 

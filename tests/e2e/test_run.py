@@ -77,7 +77,7 @@ def test_a_killed_part_comes_back_and_nothing_is_lost(victim: str, start: Callab
             return []
         if victim != "autoscaler":
             return run.pods(victim)
-        return run.actors("Autoscaler")
+        return run.actors("Fleet")
 
     for process in run.wait_until(found, f"{victim} ran"):
         process.send_signal(signal.SIGKILL)

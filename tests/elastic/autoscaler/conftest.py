@@ -173,7 +173,15 @@ class VirtualCluster:
                     update_annotation(self.store, "Job", name, namespace, PROGRESS, lambda _, p=progress: dump(p))
 
     def submit(
-        self, name: str = "digits", *, initial: int = 2, low: int = 2, high: int = 8, sizes: Any = None, **spec: Any
+        self,
+        name: str = "digits",
+        *,
+        initial: int = 2,
+        low: int = 2,
+        high: int = 8,
+        sizes: Any = None,
+        step: str = "submit",
+        **spec: Any,
     ) -> Any:
         """Create an elastic Job, and let it start."""
         replicas = {"min": low, "max": high} | ({"sizes": sizes} if sizes else {})
@@ -194,7 +202,7 @@ class VirtualCluster:
                 },
             }
         )
-        self.store.create(job_manifest(job, name=name, run_id="run-1", step="submit", workers=initial))
+        self.store.create(job_manifest(job, name=name, run_id="run-1", step=step, workers=initial))
         self.settle()
         return self.job(name)
 

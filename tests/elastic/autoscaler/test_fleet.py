@@ -97,6 +97,13 @@ def test_a_job_that_nobody_has_followed_yet_waits_for_its_first_follower(cluster
     assert cluster.size() == 8
 
 
+def test_a_job_that_came_as_a_manifest_waits_for_nobody(cluster):
+    """What was rendered and applied has no run whose step could come."""
+    cluster.submit(step="render")
+    cluster.live(autoscaler(cluster), 1)
+    assert cluster.size() == 8
+
+
 def test_a_job_that_nobody_has_followed_for_long_is_waited_for_no_more(cluster):
     """A Job that was left to itself is resized as soon as that is asked for."""
     cluster.submit()
