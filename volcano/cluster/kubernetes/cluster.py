@@ -89,18 +89,16 @@ class KubernetesCluster:
         try:
             pages = list(self._pages(kind, namespace, query))
         except _TooOldError:  # paging took longer than the server keeps its past: read anew, and at once
-            pages = list(self._pages(kind, namespace, query, limit=None))
+            pages = list(self._pages(kind, namespace, query, whole=True))
         return [each for objects, _ in pages for each in objects], pages[-1][1]
 
     def pages(self, kind: str, namespace: str = "") -> Iterator[Page]:
         """See `Cluster.pages`."""
         return self._pages(kind, namespace, {})
 
-    def _pages(
-        self, kind: str, namespace: str, query: Mapping[str, str], *, limit: int | None = _PAGE
-    ) -> Iterator[Page]:
+    def _pages(self, kind: str, namespace: str, query: Mapping[str, str], *, whole: bool = False) -> Iterator[Page]:
         known = _kind(kind)
-        page = {"limit": str(limit)} if limit else {}
+        page = {} if whole else {"limit": str(_PAGE)}
         while True:
             request = Request("list", known, namespace, query={**query, **page})
             answer = self.api.ask(request).answer
@@ -111,7 +109,7 @@ class KubernetesCluster:
             yield [_tidy(each, known) for each in content.get("items") or ()], str(metadata["resourceVersion"])
             if not metadata.get("continue"):
                 return
-            page = {"limit": str(limit), "continue": metadata["continue"]}
+            page = {"limit": str(_PAGE), "continue": metadata["continue"]}
 
     def patch(self, kind: str, name: str, namespace: str, patch: Patch) -> Manifest:
         """See `Cluster.patch`.
