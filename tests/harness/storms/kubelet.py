@@ -25,7 +25,7 @@ CYCLE_S = 1.0
 REPORT_S = 10.0
 """How often training reports that its workers are others."""
 _MOST_CHANGES = 300
-"""In one cycle; Volcano's controller takes a Job to and fro without end that runs while its PodGroup is Pending."""
+"""In one cycle; Volcano's controller takes a Job back and forth without end that runs while its PodGroup is Pending."""
 STEADY_S = 120.0
 """How often where nothing has changed."""
 
