@@ -243,9 +243,9 @@ def join_ray(cluster: str, form: LogFormat) -> Joined:
         folder = TemporaryDirectory(prefix="kv-")
         place, end = Path(folder.name), ray.shutdown
     else:
-        from kfp_volcano.volcano.cluster.host import start_own_ray  # noqa: PLC0415 - actors need not load it
+        from kfp_volcano.volcano.cluster.host import start_own_ray, tried  # noqa: PLC0415 - actors need not load it
 
-        own = start_own_ray()
+        own = tried(start_own_ray)
         place, end = own.directory, own.stop
     lines = LogSocket(place / "log")
 

@@ -20,7 +20,7 @@ import threading
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import ray
 from ray._private import ray_constants, worker
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.volcano.cluster.base import Event, Findings, Manifest, Page, Patch
 
-__all__ = ["OwnRay", "RemoteCluster", "start_host", "start_own_ray", "stop_host"]
+__all__ = ["OwnRay", "RemoteCluster", "start_host", "start_own_ray", "stop_host", "tried"]
 
 NAMESPACE = "kfp-volcano"
 """The Ray namespace of the host's actors."""
@@ -62,6 +62,8 @@ _SETTINGS = {
     "RAY_enable_worker_prestart": "0",
     "RAY_prestart_worker_first_driver": "0",
 }
+T = TypeVar("T")
+
 _TRIES = 3
 """Ray gives its node half a minute to start, which on a busy machine may be too little once."""
 _VITAL = {"gcs_server", "raylet"}
@@ -152,13 +154,7 @@ def start_host(
         "volumes": dict(volumes or {}),
         "env": dict(os.environ),
     }
-    for others in reversed(range(_TRIES)):
-        try:
-            address = _start(directory.absolute(), options)
-            break
-        except UnavailableError:
-            if not others:
-                raise
+    address = tried(lambda: _start(directory.absolute(), options))
     atexit.register(stop_host, grace_s=0)
     return address
 
@@ -177,6 +173,14 @@ def _start(directory: Path, options: Mapping[str, Any]) -> str:
         own.stop()
         raise
     return own.address
+
+
+def tried(start: Callable[[], T]) -> T:
+    """What starting something in a Ray of its own gives, by the third time; raises UnavailableError as that does."""
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(UnavailableError):
+            return start()
+    return start()
 
 
 def start_own_ray() -> OwnRay:
@@ -209,7 +213,7 @@ def _start_ray(directory: Path) -> str:
             _temp_dir=str(directory),
         )
     except Exception as error:  # Ray raises nothing more special where its node does not start in time
-        raise UnavailableError(f"Ray, which hosts the embedded cluster, did not start: {error}") from error
+        raise UnavailableError(f"Ray did not start: {error}") from error
     return str(context.address_info["gcs_address"])
 
 
