@@ -124,10 +124,10 @@ def test_a_go_that_is_too_old_is_passed_over(tmp_path, monkeypatch) -> None:
     old, new = _go(tmp_path / "old", "go1.19.8"), _go(tmp_path / "new", "go1.25.1")
     monkeypatch.setenv("PATH", str(old.parent))
     monkeypatch.setattr(binaries, "_INSTALLED", (str(tmp_path / "none"), str(new.parent)))
-    assert binaries._go() == str(new)
+    assert binaries.go_program() == str(new)
     monkeypatch.setattr(binaries, "_INSTALLED", ())
     with pytest.raises(SystemExit, match=r"old/go is go1\.19\.8: scripts/setup --cluster installs one"):
-        binaries._go()
+        binaries.go_program()
 
 
 def test_free_ports_differ() -> None:
