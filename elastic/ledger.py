@@ -209,14 +209,15 @@ def audit(
     files: Mapping[str, Sequence[str]],
     manifest: Mapping[str, Any],
     *,
-    expected: Callable[[int], Iterable[int]] | None = None,
+    expected: Callable[[int, int], Iterable[int]] | None = None,
 ) -> Audit:
     """Adds up what led to the weights that `manifest` (`final/manifest.json`) describes.
 
     Args:
         files: each ledger's lines by its name. The last line of a file may be torn, as a killed process leaves it.
         manifest: `lineage`, `step`, `size`, `batch`, `epochs` and `seed` of the final weights.
-        expected: the ids of a step's global batch by plan (`sharding.Plan.ids`), to compare with those really fed.
+        expected: the ids that are due by plan where so many samples are committed, and so many come with the step
+            (`sharding.Plan`), to compare with those really fed.
     """
     size, batch, epochs = int(manifest["size"]), int(manifest["batch"]), int(manifest["epochs"])
     ledgers = _Ledgers()
@@ -227,13 +228,15 @@ def audit(
     problems = ledgers.problems
 
     batches: list[NDArray[np.int64]] = []
+    before = 0 if chain and chain[0].step == 0 else None
     for commit in chain:
         fed = ledgers.fed(commit)
         batches.append(fed)
-        if expected is not None:
-            planned = np.sort(np.fromiter(expected(commit.step), dtype=np.int64))
+        if expected is not None and before is not None:
+            planned = np.sort(np.fromiter(expected(before, commit.samples - before), dtype=np.int64))
             if not np.array_equal(planned, fed):
                 problems.append(Problem(f"step {commit.step}", "the samples fed are not those of the plan's batch"))
+        before = commit.samples
     by_epoch: dict[int, list[NDArray[np.int64]]] = {epoch: [] for epoch in range(epochs)}
     for commit, fed in zip(chain, batches, strict=True):
         if commit.epoch not in by_epoch:

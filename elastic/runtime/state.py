@@ -6,9 +6,11 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.runtime.noise import NoiseScale
 from kfp_volcano.elastic.runtime.progress import History
 from kfp_volcano.elastic.runtime.trend import Trend
+from kfp_volcano.elastic.sharding import Cursor
 from kfp_volcano.schemas.records import Progress
 
 if TYPE_CHECKING:
@@ -38,14 +40,16 @@ class State:
     """The model, its optimizer and how far training has come."""
 
     def __init__(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, others: Mapping[str, Stateful], lineage: str
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, others: Mapping[str, Stateful], plan: Plan
     ) -> None:
         self.model = model
         self.optimizer = optimizer
-        self.lineage = lineage
+        self.plan = plan
+        self.lineage = ledger.genesis(seed=plan.seed, size=plan.size, batch=plan.batch, epochs=plan.epochs)
         """Digest of all attempts that led here (`elastic.ledger`)."""
         self.steps = 0
-        """Global batches committed: the cursor."""
+        """Global batches committed."""
+        self.cursor = Cursor()
         self.metrics: dict[str, float] = {}
         """The latest values logged."""
         self.history = History()
@@ -53,34 +57,50 @@ class State:
         self.trend = Trend()
         self._others = dict(others)
 
+    @property
+    def samples(self) -> int:
+        """Samples committed, over all epochs."""
+        return self.plan.samples(self.cursor)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0, of the last committed batch."""
+        return self.cursor.epoch - 1 if self.cursor.position == 0 and self.steps else self.cursor.epoch
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to commit."""
+        return self.plan.finished(self.cursor)
+
     def committed(
-        self, attempt: Attempt, lineage: str, rows: Sequence[Row], total: Total | None, *, plan: Plan, at: float
+        self, attempt: Attempt, lineage: str, rows: Sequence[Row], total: Total | None, *, batch: int, at: float
     ) -> None:
         """Counts a step that all workers have committed, and keeps what it tells."""
         if total is not None and total.parts:
             self.noise.add([row.count for row in rows], total.parts, total.whole)
         self.steps, self.lineage = attempt.step + 1, lineage
+        self.cursor = self.plan.after(self.cursor, attempt.count)
         self.trend.add(sum(row.loss for row in rows))
         self.history.commit(
             step=self.steps,
-            samples=plan.samples(self.steps),
+            samples=self.samples,
             workers=attempt.world,
             at=at,
-            batch=attempt.count if attempt.count == plan.batch else None,
+            batch=attempt.count if attempt.count == batch else None,
             nodes=len({row.node for row in rows}),
             summed_s=min(row.summed_s for row in rows),
         )
 
-    def progress(self, plan: Plan, *, workers: int, loss: float, lr: float) -> Progress:
+    def progress(self, *, workers: int, batch: int, loss: float, lr: float) -> Progress:
         """Where training stands."""
         return Progress(
             step=self.steps,
-            total_steps=plan.steps,
-            samples=plan.samples(self.steps),
-            epoch=plan.epoch(max(0, self.steps - 1)),
+            total_steps=self.steps + self.plan.steps_left(self.cursor, batch),
+            samples=self.samples,
+            epoch=self.epoch,
             throughput=self.history.throughput,
             workers=workers,
-            batch=plan.batch,
+            batch=batch,
             lr=lr,
             at=time.time(),
             loss=loss if math.isfinite(loss) else None,
@@ -90,6 +110,19 @@ class State:
             noise_scale=self.noise.samples,
             trend=self.trend.told,
         )
+
+    def about(self) -> dict[str, Any]:
+        """What a manifest says of it."""
+        return {
+            "lineage": self.lineage,
+            "step": self.steps,
+            "samples": self.samples,
+            "epochs": self.plan.epochs,
+            "size": self.plan.size,
+            "batch": self.plan.batch,
+            "seed": self.plan.seed,
+            "metrics": self.metrics,
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """All of it; shares the tensors that only an update changes."""
@@ -104,6 +137,7 @@ class State:
             "others": {name: other.state_dict() for name, other in self._others.items()},
             "training": {
                 "steps": self.steps,
+                "cursor": [self.cursor.epoch, self.cursor.position],
                 "lineage": self.lineage,
                 "metrics": dict(self.metrics),
                 "history": self.history.state_dict(),
@@ -120,6 +154,8 @@ class State:
             other.load_state_dict(state["others"][name])
         training = state["training"]
         self.steps, self.lineage = training["steps"], training["lineage"]
+        # Checkpoints of versions before 0.2 count steps alone, all of one size.
+        self.cursor = Cursor(*training["cursor"]) if "cursor" in training else self.plan.after_steps(self.steps)
         self.metrics = dict(training["metrics"])
         self.history.load_state_dict(training["history"])
         for name, part in (("noise", self.noise), ("trend", self.trend)):

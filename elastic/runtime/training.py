@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -93,8 +93,7 @@ class Training:
         threads = cpu_share(self._here, os.environ)
         if threads is not None:
             torch.set_num_threads(threads)
-        lineage = ledger.genesis(seed=seed, size=size, batch=self._plan.batch, epochs=epochs)
-        self._state = State(model, optimizer, state or {}, lineage)
+        self._state = State(model, optimizer, state or {}, self._plan)
         self._lr = lr
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
         self._group: Group = Solo()
@@ -135,12 +134,12 @@ class Training:
     @property
     def samples(self) -> int:
         """Samples committed so far, over all epochs."""
-        return self._plan.samples(self.steps)
+        return self._state.samples
 
     @property
     def epoch(self) -> int:
         """The epoch, from 0, of the last committed batch."""
-        return self._plan.epoch(max(0, self.steps - 1))
+        return self._state.epoch
 
     def __iter__(self) -> Iterator[Share]:
         """Yields shares until every batch is committed; each must be answered by one call of `step`.
@@ -189,7 +188,12 @@ class Training:
 
     @property
     def _finished(self) -> bool:
-        return self.steps == self._plan.steps
+        return self._state.finished
+
+    @property
+    def _batch(self) -> int:
+        """Samples in the global batch of as many workers as there are."""
+        return self._plan.batch
 
     def _shares(self) -> Iterator[Share]:
         while True:
@@ -231,12 +235,13 @@ class Training:
 
     def _next(self) -> Share:
         step, group = self.steps, self._group
-        batch = self._plan.ids(step)
+        cursor = self._state.cursor
+        batch = self._plan.ids(cursor, self._batch)
         ids = share(batch, group.rank, group.world)
         attempt = Attempt(
             digest=ledger.attempt_digest(self._state.lineage, group.rendezvous, step),
             step=step,
-            epoch=self._plan.epoch(step),
+            epoch=cursor.epoch,
             parent=self._state.lineage,
             world=group.world,
             rank=group.rank,
@@ -244,7 +249,12 @@ class Training:
             mine=len(ids),
         )
         self._journal.feed(attempt, ids)
-        return Share(ids=ids, epoch=attempt.epoch, attempt=attempt, last=self._plan.ends_epoch(step))
+        return Share(
+            ids=ids,
+            epoch=attempt.epoch,
+            attempt=attempt,
+            last=self._plan.after(cursor, len(batch)).epoch > cursor.epoch,
+        )
 
     def _settle(self, attempt: Attempt, loss: float) -> bool:
         """Sums, and commits or discards; decides, as every worker does, what comes next."""
@@ -289,13 +299,13 @@ class Training:
 
     def _commit(self, attempt: Attempt, rows: list[Row], total: Total | None) -> None:
         now, loss = time.time(), sum(row.loss for row in rows)
-        samples = self._plan.samples(attempt.step + 1)
+        samples = self.samples + attempt.count
         lineage = self._journal.commit(attempt, loss=loss, samples=samples, at=now)
         lr = self._set_lr()
         self._state.optimizer.step()
-        self._state.committed(attempt, lineage, rows, total, plan=self._plan, at=now)
+        self._state.committed(attempt, lineage, rows, total, batch=self._batch, at=now)
         if self.first and self._reporter is not None and (self._reporter.due() or self._finished):
-            self._reporter.offer(self._state.progress(self._plan, workers=self.workers, loss=loss, lr=lr))
+            self._reporter.offer(self._state.progress(workers=self.workers, batch=self._batch, loss=loss, lr=lr))
 
     def _discard(self, attempt: Attempt, reason: str) -> None:
         _log.info("step %d is done again: %s", attempt.step, reason)
@@ -330,20 +340,8 @@ class Training:
     def _save(self, *, wait: bool) -> None:
         if self._checkpoints is not None:
             state = copy_to_cpu(self._state.state_dict())
-            started = self._checkpoints.save(state, self._about(), before=self._journal.sync, wait=wait)
+            started = self._checkpoints.save(state, self._state.about(), before=self._journal.sync, wait=wait)
             self._wishes.save = not started
-
-    def _about(self) -> dict[str, Any]:
-        return {
-            "lineage": self._state.lineage,
-            "step": self.steps,
-            "samples": self.samples,
-            "epochs": self._plan.epochs,
-            "size": self._plan.size,
-            "batch": self._plan.batch,
-            "seed": self._plan.seed,
-            "metrics": self._state.metrics,
-        }
 
     # ------------------------------------------------------------------ begin and end
 
@@ -376,7 +374,7 @@ class Training:
         self._group.close()
         if self._final is not None and not self._final.wait(_FINAL_PATIENCE_S * self._group.rank):
             self._journal.sync()
-            self._final.write(self._state.model, self._about())
+            self._final.write(self._state.model, self._state.about())
         self._journal.leave(self.steps, "finished")
 
     def _release(self) -> None:

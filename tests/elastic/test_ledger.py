@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfp_volcano.elastic import ledger
-from kfp_volcano.elastic.sharding import Plan, share
+from kfp_volcano.elastic.sharding import Cursor, Plan, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,8 @@ class Run:
 
     plan: Plan
     sharding: Sharding = share
+    batches: tuple[int, ...] = ()
+    """The size of each step's batch, round and round; the plan's where there are none."""
     files: dict[str, list[str]] = field(default_factory=dict)
     clock: float = 0.0
     attempts: int = 0
@@ -35,7 +37,7 @@ class Run:
     def __post_init__(self) -> None:
         plan = self.plan
         self.lineage = ledger.genesis(seed=plan.seed, size=plan.size, batch=plan.batch, epochs=plan.epochs)
-        self.step = 0
+        self.step, self.cursor = 0, Cursor()
 
     def write(self, rank: int, entry: ledger.Entry) -> None:
         self.files.setdefault(f"w-{rank}.jsonl", []).append(ledger.to_line(entry).rstrip("\n"))
@@ -45,13 +47,15 @@ class Run:
         self.clock += 1.0
         self.attempts += 1
         step, plan = self.step, self.plan
+        size = self.batches[step % len(self.batches)] if self.batches else plan.batch
+        batch = plan.ids(self.cursor, size)
         name = ledger.attempt_digest(self.lineage, f"group {self.attempts}", step)
         for rank in range(world if feeders is None else feeders):
-            ids = self.sharding(plan.ids(step), rank, world).tolist()
+            ids = self.sharding(batch, rank, world).tolist()
             common = {"attempt": name, "step": step, "time": self.clock}
             self.write(
                 rank,
-                ledger.Feed(epoch=plan.epoch(step), parent=self.lineage, world=world, rank=rank, ids=ids, **common),
+                ledger.Feed(epoch=self.cursor.epoch, parent=self.lineage, world=world, rank=rank, ids=ids, **common),
             )
         if not commit:
             self.write(0, ledger.Discard(attempt=name, step=step, time=self.clock, reason="a worker was lost"))
@@ -63,16 +67,16 @@ class Run:
                 ledger.Commit(
                     attempt=name,
                     step=step,
-                    epoch=plan.epoch(step),
+                    epoch=self.cursor.epoch,
                     parent=self.lineage,
                     lineage=after,
                     world=world,
                     loss=1 / (step + 1),
-                    samples=plan.samples(step + 1),
+                    samples=plan.samples(self.cursor) + len(batch),
                     time=self.clock + rank / 100,
                 ),
             )
-        self.lineage, self.step = after, step + 1
+        self.lineage, self.step, self.cursor = after, step + 1, plan.after(self.cursor, len(batch))
 
     def manifest(self) -> dict[str, Any]:
         plan = self.plan
@@ -86,18 +90,24 @@ class Run:
         }
 
     def audit(self) -> ledger.Audit:
-        return ledger.audit(self.files, self.manifest(), expected=self.plan.ids)
+        return ledger.audit(self.files, self.manifest(), expected=due(self.plan))
 
 
-def trained(plan: Plan, sizes: list[int], sharding: Sharding = share) -> Run:
+def due(plan: Plan) -> Callable[[int, int], np.ndarray]:
+    """What a plan wants fed, as the audit asks for it."""
+    return lambda before, count: plan.ids(plan.cursor(before), count)
+
+
+def trained(plan: Plan, sizes: list[int], sharding: Sharding = share, batches: tuple[int, ...] = ()) -> Run:
     """A training that goes through, with these numbers of workers."""
-    run = Run(plan, sharding)
-    while run.step < plan.steps:
+    run = Run(plan, sharding, batches)
+    while not plan.finished(run.cursor):
         run.attempt(sizes[run.step % len(sizes)])
     return run
 
 
 PLAN = Plan(size=37, batch=8, epochs=2, seed=3)
+STEPS = PLAN.steps_left(Cursor(), PLAN.batch)
 plans = st.builds(
     Plan, size=st.integers(1, 80), batch=st.integers(1, 30), epochs=st.integers(1, 3), seed=st.integers(0, 99)
 )
@@ -111,18 +121,27 @@ def test_i1_i2_i3_a_sound_training_is_sound(plan: Plan, sizes: list[int]) -> Non
     assert (audit.duplicates, audit.missing, audit.problems, audit.lost) == (0, 0, (), ())
     assert audit.samples_seen == audit.samples_expected == plan.size * plan.epochs
     assert audit.batches_sha256 == trained(plan, [1]).audit().batches_sha256
-    assert [samples for samples, _ in audit.losses] == [plan.samples(step + 1) for step in range(plan.steps)]
+    steps = plan.steps_left(Cursor(), plan.batch)
+    assert [samples for samples, _ in audit.losses] == [plan.samples(plan.after_steps(t + 1)) for t in range(steps)]
+
+
+@given(plans, st.lists(st.integers(1, 6), min_size=1), st.lists(st.integers(1, 40), min_size=1, max_size=9))
+def test_i9_batches_may_differ_in_size(plan: Plan, sizes: list[int], batches: list[int]) -> None:
+    """Whatever the sizes of workers and of batches, every sample is fed once an epoch, and the plan's come next."""
+    audit = trained(plan, sizes, batches=tuple(batches)).audit()
+    assert (audit.duplicates, audit.missing, audit.problems, audit.lost) == (0, 0, (), ())
+    assert audit.samples_seen == audit.samples_expected == plan.size * plan.epochs
 
 
 @given(plans, st.randoms(use_true_random=False), events)
 def test_i6_i11_discarded_work_is_lost_and_never_counted(plan: Plan, rnd: random.Random, story: list[str]) -> None:
     """Failed steps, workers that die while feeding, and restarts from a checkpoint add lost work, and nothing else."""
     run = Run(plan)
-    saved = (run.lineage, run.step)
+    saved = (run.lineage, run.step, run.cursor)
     discarded = 0
     branch = 0
     for event in story:
-        if run.step == plan.steps:
+        if plan.finished(run.cursor):
             break
         if event == "step":
             run.attempt(rnd.randint(1, 5))
@@ -135,11 +154,11 @@ def test_i6_i11_discarded_work_is_lost_and_never_counted(plan: Plan, rnd: random
             run.attempt(world, commit=False, feeders=rnd.randint(1, world - 1))
             discarded += 1
         elif event == "save":
-            saved, branch = (run.lineage, run.step), 0
+            saved, branch = (run.lineage, run.step, run.cursor), 0
         else:
-            run.lineage, run.step = saved
+            run.lineage, run.step, run.cursor = saved
             discarded, branch = discarded + branch, 0
-    while run.step < plan.steps:
+    while not plan.finished(run.cursor):
         run.attempt(rnd.randint(1, 5))
     audit = run.audit()
     assert (audit.duplicates, audit.missing, audit.problems) == (0, 0, ())
@@ -155,7 +174,7 @@ def test_a_sharding_that_overlaps_is_seen() -> None:
         return batch[start : (rank + 1) * len(batch) // world]
 
     audit = trained(PLAN, [2], overlapping).audit()
-    assert audit.duplicates == PLAN.steps
+    assert audit.duplicates == STEPS
     assert audit.missing == 0
     assert audit.batches_sha256 != trained(PLAN, [2]).audit().batches_sha256
 
@@ -168,7 +187,7 @@ def test_a_sharding_that_leaves_the_remainder_out_is_seen() -> None:
         return batch[rank * each : (rank + 1) * each]
 
     audit = trained(PLAN, [3], floored).audit()
-    assert audit.missing == sum(len(PLAN.ids(step)) % 3 for step in range(PLAN.steps)) > 0
+    assert audit.missing == sum(len(PLAN.ids(PLAN.after_steps(step), PLAN.batch)) % 3 for step in range(STEPS)) > 0
     assert audit.duplicates == 0
     assert audit.problems
 
@@ -177,12 +196,12 @@ def test_samples_fed_in_another_batch_are_seen() -> None:
     """Every sample once, but two batches swapped: the digest differs and the plan is violated."""
 
     class Swapped(Plan):
-        def ids(self, step: int) -> np.ndarray:
-            return super().ids({0: 1, 1: 0}.get(step, step))
+        def ids(self, cursor: Cursor, batch: int) -> np.ndarray:
+            return super().ids(Cursor(0, {0: 8, 8: 0}.get(cursor.position, cursor.position)), batch)
 
     run = trained(Swapped(size=32, batch=8, epochs=1), [2])
     sound = Plan(size=32, batch=8, epochs=1)
-    audit = ledger.audit(run.files, run.manifest(), expected=sound.ids)
+    audit = ledger.audit(run.files, run.manifest(), expected=due(sound))
     assert (audit.duplicates, audit.missing) == (0, 0)
     assert [problem.path for problem in audit.problems] == ["step 0", "step 1"]
     assert audit.batches_sha256 != trained(sound, [2]).audit().batches_sha256
@@ -245,6 +264,6 @@ def test_metrics_of_abandoned_branches_do_not_show() -> None:
     values = {"step": 0, "samples": 0, "epoch": 0, "time": 0.0}
     run.write(0, ledger.Metric(lineage="f" * 32, values={"accuracy": 0.1}, **values))
     run.write(0, ledger.Metric(lineage=run.lineage, values={"accuracy": 0.9}, **values))
-    while run.step < PLAN.steps:
+    while not PLAN.finished(run.cursor):
         run.attempt(1)
     assert [entry.values for entry in run.audit().metrics] == [{"accuracy": 0.9}]

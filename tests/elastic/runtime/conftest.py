@@ -107,7 +107,7 @@ class Job:
         manifest = json.loads((self.folder / "final" / "manifest.json").read_text())
         files = {path.name: path.read_text().splitlines() for path in (self.folder / "ledger").glob("*.jsonl")}
         plan = Plan(size=manifest["size"], batch=manifest["batch"], epochs=manifest["epochs"], seed=manifest["seed"])
-        return ledger.audit(files, manifest, expected=plan.ids)
+        return ledger.audit(files, manifest, expected=lambda before, count: plan.ids(plan.cursor(before), count))
 
     def end(self) -> None:
         for process in self.processes.values():

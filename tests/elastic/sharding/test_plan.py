@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfp_volcano.elastic.sharding import Plan, bounds, order, share
+from kfp_volcano.elastic.sharding import Cursor, Plan, bounds, order, share
 from kfp_volcano.errors import SpecError
 
 plans = st.builds(
@@ -25,10 +25,19 @@ worlds = st.lists(st.integers(1, 9), min_size=1, max_size=20)
 def fed(plan: Plan, sizes: list[int]) -> list[list[np.ndarray]]:
     """Each step's shares, where the number of workers at step t is the t-th of `sizes`, round and round."""
     return [
-        [share(plan.ids(step), rank, world) for rank in range(world)]
-        for step in range(plan.steps)
+        [share(plan.ids(cursor, plan.batch), rank, world) for rank in range(world)]
+        for step, cursor in enumerate(cursors(plan, [plan.batch]))
         for world in [sizes[step % len(sizes)]]
     ]
+
+
+def cursors(plan: Plan, batches: list[int]) -> list[Cursor]:
+    """Where each step begins, if the t-th batch has the t-th of these sizes, round and round."""
+    found, cursor = [], Cursor()
+    while not plan.finished(cursor):
+        found.append(cursor)
+        cursor = plan.after(cursor, len(plan.ids(cursor, batches[(len(found) - 1) % len(batches)])))
+    return found
 
 
 @given(plans, worlds)
@@ -36,7 +45,8 @@ def test_i1_i2_every_sample_once_an_epoch(plan: Plan, sizes: list[int]) -> None:
     """Whatever the numbers of workers, each epoch feeds every sample exactly once: none lost, none padded."""
     steps = fed(plan, sizes)
     for epoch in range(plan.epochs):
-        shares = steps[epoch * plan.steps_per_epoch : (epoch + 1) * plan.steps_per_epoch]
+        each = -(-plan.size // plan.batch)
+        shares = steps[epoch * each : (epoch + 1) * each]
         ids = np.concatenate([part for step in shares for part in step])
         assert sorted(ids.tolist()) == list(range(plan.size))
 
@@ -59,32 +69,56 @@ def test_i4_i13_shares_are_disjoint_and_even(count: int, world: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
+@given(plans, st.lists(st.integers(1, 70), min_size=1, max_size=9))
+def test_i5_the_cursor_counts_what_the_batches_hold(plan: Plan, batches: list[int]) -> None:
+    """Samples committed grow by each batch's length, whatever their sizes, to all samples of all epochs."""
+    starts = cursors(plan, batches)
+    lengths = [len(plan.ids(cursor, batches[t % len(batches)])) for t, cursor in enumerate(starts)]
+    assert [plan.samples(cursor) for cursor in starts] == [sum(lengths[:t]) for t in range(len(starts))]
+    assert sum(lengths) == plan.size * plan.epochs
+    assert [plan.cursor(plan.samples(cursor)) for cursor in starts] == starts
+    assert all(length > 0 for length in lengths)
+
+
 @given(plans)
-def test_i5_the_cursor_counts_what_the_batches_hold(plan: Plan) -> None:
-    """Samples committed grow by each batch's length, to all samples of all epochs."""
-    lengths = [len(plan.ids(step)) for step in range(plan.steps)]
-    assert [plan.samples(step) for step in range(plan.steps + 1)] == [sum(lengths[:t]) for t in range(plan.steps + 1)]
-    assert plan.samples(plan.steps) == plan.size * plan.epochs
-    assert [step for step in range(plan.steps) if plan.ends_epoch(step)] == [
-        (epoch + 1) * plan.steps_per_epoch - 1 for epoch in range(plan.epochs)
-    ]
+def test_steps_are_foreseen(plan: Plan) -> None:
+    """With batches of one size the steps left, and the cursor after so many, are what walking there finds."""
+    starts = cursors(plan, [plan.batch])
+    left = [plan.steps_left(cursor, plan.batch) for cursor in starts]
+    assert left == list(range(len(starts), 0, -1))
+    assert [plan.after_steps(step) for step in range(len(starts))] == starts
+    assert plan.steps_left(Cursor(plan.epochs), plan.batch) == 0
+
+
+@given(plans, st.lists(st.integers(1, 70), min_size=1, max_size=9))
+def test_i9_batches_may_differ_in_size(plan: Plan, batches: list[int]) -> None:
+    """Whatever the sizes of the batches, each epoch is a walk through its order."""
+    starts = cursors(plan, batches)
+    for epoch in range(plan.epochs):
+        fed = [
+            plan.ids(cursor, batches[step % len(batches)])
+            for step, cursor in enumerate(starts)
+            if cursor.epoch == epoch
+        ]
+        assert np.concatenate(fed).tolist() == order(plan.seed, epoch, plan.size).tolist()
 
 
 @given(plans, worlds, st.data())
 def test_i6_any_step_can_be_taken_up_again(plan: Plan, sizes: list[int], data: st.DataObject) -> None:
     """From the cursor alone, a fresh process feeds the same rest of the training."""
-    step = data.draw(st.integers(0, plan.steps - 1))
-    rest = [plan.ids(t).tolist() for t in range(step, plan.steps)]
+    starts = cursors(plan, sizes)
+    step = data.draw(st.integers(0, len(starts) - 1))
+    rest = [plan.ids(cursor, plan.batch).tolist() for cursor in starts[step:]]
     order.cache_clear()
     again = Plan(size=plan.size, batch=plan.batch, epochs=plan.epochs, seed=plan.seed)
-    assert [again.ids(t).tolist() for t in range(step, plan.steps)] == rest
+    assert [again.ids(cursor, plan.batch).tolist() for cursor in starts[step:]] == rest
 
 
 @given(plans, st.integers(1, 9), st.integers(1, 9))
 def test_i7_going_back_to_a_size_changes_nothing(plan: Plan, world: int, between: int) -> None:
     """W → W' → W feeds each worker what it would have fed without the detour."""
     straight, detour = fed(plan, [world]), fed(plan, [world, between, world])
-    for step in range(0, plan.steps, 3):
+    for step in range(0, len(straight), 3):
         assert [part.tolist() for part in straight[step]] == [part.tolist() for part in detour[step]]
 
 
