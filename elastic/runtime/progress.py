@@ -91,6 +91,11 @@ class History:
         return (after - before) / (last - first) if last > first else 0.0
 
     @property
+    def workers(self) -> int:
+        """How many took part in the last step; 0 before the first."""
+        return self._workers
+
+    @property
     def changes(self) -> tuple[MembershipChange, ...]:
         """The last changes of membership, newest last."""
         return tuple(self._changes)

@@ -13,13 +13,14 @@ import torch
 
 from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.runtime import noise
-from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_cpu
+from kfp_volcano.elastic.runtime.events import Events
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
 from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
+from kfp_volcano.elastic.runtime.saving import Saving, Unsaved
 from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.runtime.state import State
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
@@ -99,14 +100,14 @@ class Training:
         self._group: Group = Solo()
         self._journal = Journal(self._here)
         self._reporter: Reporter | None = None
-        self._checkpoints: Checkpoints | None = None
-        self._final: Final | None = None
-        if self._here.job_dir is not None:
-            keep = self._here.settings.checkpoint_keep
-            self._checkpoints = Checkpoints(self._here.job_dir / "checkpoints", keep=keep, owner=self._here.owner)
-            self._final = Final(self._here.job_dir / "final", owner=self._here.owner)
+        folder = self._here.job_dir
+        self._events = Events(folder, owner=self._here.owner, position=lambda: (self.steps, self.samples))
+        self._saving = (
+            Saving(self._here, self._state, self._events, job_dir=folder, sync=self._journal.sync)
+            if folder
+            else Unsaved(self._here, self._state, self._events)
+        )
         self._share: Share | None = None
-        self._saved_at = time.monotonic()
         self._wishes = Wishes()
         self._node = Row.node_of(self._here.node)
         self._summed_s = 0.0
@@ -148,7 +149,7 @@ class Training:
             SystemExit: this worker was told to leave (SIGTERM) before the end; with code `LEFT`.
             OSError: the job folder cannot be written any more.
         """
-        if self._final is not None and self._final.exists():
+        if self._saving.finished:
             _log.info("the training is finished already: its final model is in %s", self._here.job_dir)
             return
         with self._wishes.listening():
@@ -170,6 +171,7 @@ class Training:
             raise RuntimeError("call step(loss) once for each share that the loop yields")
         attempt = current.attempt
         weight = attempt.mine / attempt.count
+        self._saving.computing()
         torch.autograd.backward(loss if attempt.world == 1 else loss * weight)
         current.committed = self._settle(attempt, float(loss.detach()) * weight)
         return current.committed
@@ -177,8 +179,9 @@ class Training:
     def log(self, **values: float) -> None:
         """Records values of the present state, like the accuracy, for the report and the progress display."""
         plain = {name: float(value) for name, value in values.items()}
-        self._state.metrics.update(plain)
+        self._state.log(plain)
         self._journal.metric(self._state, samples=self.samples, epoch=self.epoch, values=plain)
+        self._saving.logged(plain)
 
     def checkpoint(self) -> None:
         """Asks for a checkpoint after the next step; the first worker writes it. SIGUSR1 does the same."""
@@ -197,6 +200,7 @@ class Training:
 
     def _shares(self) -> Iterator[Share]:
         while True:
+            self._saving.at_rest(first=self.first)
             not_yet_joined = self._group.rendezvous == ""
             if not self._finished and (self._parting or (self._wishes.leave and not_yet_joined)):
                 self._leave()
@@ -227,7 +231,7 @@ class Training:
         if not self._group.renew(step, patient=not self._finished):
             if self._wishes.leave and not self._parting:
                 self._parting = True
-                self._save(wait=True)  # whoever knew this state may be gone
+                self._saving.now()  # whoever knew this state may be gone
             time.sleep(_BACKOFF_S)
             return False
         self._must_renew = self._stray = False
@@ -272,6 +276,7 @@ class Training:
             row.numbers(), attempt.rank, attempt.world, self._group.add, lengths=attempt.step % noise.EVERY == 0
         )
         self._summed_s = time.perf_counter() - began
+        self._saving.computed()
         rows = [Row.of(values) for values in total.rows] if total else []
         reason = Row.disagreement(rows, attempt.count)
         if reason:
@@ -289,8 +294,7 @@ class Training:
             flags |= Flag.LEAVING
         if self._group.rank == 0 and self._group.due():
             flags |= Flag.RENEW
-        overdue = time.monotonic() - self._saved_at >= self._here.settings.checkpoint_every_s
-        if self._wishes.save or (self._group.rank == 0 and overdue):
+        if self._wishes.save or self._saving.overdue(first=self.first):
             flags |= Flag.SAVE
         return flags
 
@@ -324,10 +328,8 @@ class Training:
                 self._silent_since = time.monotonic()
         self._must_renew = decision.renew
         if decision.save:
-            self._saved_at = time.monotonic()
             self._wishes.save = False
-            if self.first:
-                self._save(wait=decision.everyone)
+            self._saving.agreed(everyone_leaves=decision.everyone)
 
     def _set_lr(self) -> float:
         if self._lr is not None:
@@ -337,20 +339,11 @@ class Training:
                 group["lr"] = lr
         return float(self._state.optimizer.param_groups[0]["lr"])
 
-    def _save(self, *, wait: bool) -> None:
-        if self._checkpoints is not None:
-            state = copy_to_cpu(self._state.state_dict())
-            started = self._checkpoints.save(state, self._state.about(), before=self._journal.sync, wait=wait)
-            self._wishes.save = not started
-
     # ------------------------------------------------------------------ begin and end
 
     def _begin(self) -> None:
         here = self._here
-        saved = None if self._checkpoints is None else self._checkpoints.newest()
-        if saved is not None:
-            self._state.load_state_dict(saved)
-            _log.info("going on from the checkpoint after step %d", self.steps)
+        self._saving.restore()
         self._journal.start(self._plan, self._state)
         if here.coordinator is not None:
             self._reporter = Reporter(here.coordinator)
@@ -372,13 +365,13 @@ class Training:
     def _finish(self) -> None:
         """Leaves the final model behind, once: the first worker writes it, the next one where it does not come."""
         self._group.close()
-        if self._final is not None and not self._final.wait(_FINAL_PATIENCE_S * self._group.rank):
-            self._journal.sync()
-            self._final.write(self._state.model, self._state.about())
+        self._saving.finish(_FINAL_PATIENCE_S * self._group.rank)
         self._journal.leave(self.steps, "finished")
 
     def _release(self) -> None:
         self._group.close()
+        self._saving.close()
+        self._events.close()
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()

@@ -81,7 +81,7 @@ def _env(job: TrainingJob, role: Role, name: str, task: str) -> list[dict[str, A
         values[names.ENV_COORDINATOR] = names.host_name(name, names.COORDINATOR, 0)
     if job.checkpoint:
         values[names.ENV_JOB_DIR] = f"{names.MOUNT_PATH}/{name}"
-    values[names.ENV_ELASTICITY] = _settings(job)
+    values[names.ENV_ELASTICITY] = _settings(job, name)
     if task == names.COORDINATOR:
         values[names.ENV_POLICIES] = names.POLICIES_PATH
     values |= frameworks.environment(job, role, name)
@@ -91,12 +91,20 @@ def _env(job: TrainingJob, role: Role, name: str, task: str) -> list[dict[str, A
     ]
 
 
-def _settings(job: TrainingJob) -> str:
+def _settings(job: TrainingJob, name: str) -> str:
     settings = RuntimeSettings(
         batch=job.elasticity.batch.size, grace_s=job.elasticity.grace_s, sharding=job.data.sharding
     )
     if job.checkpoint:
-        settings = replace(settings, checkpoint_every_s=job.checkpoint.every_s, checkpoint_keep=job.checkpoint.keep)
+        settings = replace(
+            settings,
+            checkpoint_every_s=job.checkpoint.every_s,
+            checkpoint_keep=job.checkpoint.keep,
+            checkpoint_url=f"{job.checkpoint.url.rstrip('/')}/{job.namespace}/{name}" if job.checkpoint.url else None,
+            checkpoint_best=job.checkpoint.best,
+            checkpoint_best_mode=job.checkpoint.best_mode or settings.checkpoint_best_mode,
+            checkpoint_from=job.checkpoint.start,
+        )
     return json.dumps({each.name: getattr(settings, each.name) for each in fields(settings)}, separators=(",", ":"))
 
 
