@@ -20,8 +20,8 @@
 
 `step` does the backward pass, sums the gradients over all workers with weights, and updates; or finds that a worker
 was lost, and the loop yields the same batch again, shared out among those who are left. So the loop's body may run more
-than once for a batch, and must leave nothing else behind (put learning rate schedulers into `state=` and step them
-where `share.committed`).
+than once for a batch, and must leave nothing else behind (a learning rate scheduler is given as `lr=`, and is stepped by
+the samples that are committed).
 
 The same script runs with plain `python train.py`: one worker, no coordinator; give `job_dir=` to have checkpoints.
 
