@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.ledger import Audit
 
-    from .conftest import Job
+    from live.job import Job
 
 
 def assert_equal(audit: Audit, alone: Audit) -> None:
