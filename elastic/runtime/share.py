@@ -14,7 +14,7 @@ __all__ = ["Attempt", "Share"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A try at a step, seen from one worker."""
+    """A try at a step, seen from one process."""
 
     digest: str
     step: int
@@ -22,11 +22,19 @@ class Attempt:
     parent: str
     """Lineage of the state it begins from."""
     world: int
+    """Processes of all workers."""
+    processes: int = 1
+    """Processes of each worker."""
     rank: int
     count: int
     """Samples in the global batch."""
     mine: int
-    """Samples in this worker's share."""
+    """Samples in this process' share."""
+
+    @property
+    def workers(self) -> int:
+        """How many workers take part."""
+        return self.world // self.processes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,7 +42,8 @@ class Share:
     """This worker's part of a global batch."""
 
     ids: NDArray[np.int64]
-    """Which samples to feed: indices into the dataset."""
+    """Which samples to feed: indices into the dataset. One that counts nothing where a process of a sharded model has
+    none, for its siblings need its passes."""
     epoch: int
     """Counted from 0."""
     committed: bool = False

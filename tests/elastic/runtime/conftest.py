@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import runpy
 import signal
+import socket
 import time
 from itertools import count
 from pathlib import Path
@@ -39,6 +40,7 @@ class Job:
         self._context.set_forkserver_preload(["torch._dynamo", "kfp_volcano.elastic.runtime.coordinator"])
         self._network = f"127.{64 + os.getpid() % 128}.{next(_networks)}"
         self.processes: dict[str, BaseProcess] = {}
+        """By name: a pod's, or POD/RANK where it has several."""
 
     def start_coordinator(self) -> None:
         """Returns when it listens."""
@@ -47,8 +49,8 @@ class Job:
         self._start("coordinator", COORDINATOR, settings)
         assert ready.wait(PATIENCE_S)
 
-    def start(self, pod: str) -> None:
-        """Starts a worker; a killed one's name may be used again."""
+    def start(self, pod: str, processes: int = 1, script: Path = SCRIPT) -> None:
+        """Starts a worker, its processes as torchrun does; a killed one's name may be used again."""
         index = int(pod.rpartition("-")[2])
         environ = {
             names.ENV_POD: pod,
@@ -57,7 +59,18 @@ class Job:
             names.ENV_JOB_DIR: str(self.folder),
             names.ENV_ELASTICITY: json.dumps({"checkpoint_every_s": 0.5}),
         }
-        self._start(pod, SCRIPT, {"ENVIRON": environ, "EPOCHS": self.epochs, "PACE": self.pace})
+        settings = {"EPOCHS": self.epochs, "PACE": self.pace}
+        if processes == 1:
+            self._start(pod, script, {"ENVIRON": environ, **settings})
+            return
+        with socket.socket() as chosen:
+            chosen.bind(("127.0.0.1", 0))
+            port = chosen.getsockname()[1]
+        for rank in range(processes):
+            place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
+            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+            told = {**environ, **{name: str(value) for name, value in {**place, **meeting}.items()}}
+            self._start(f"{pod}/{rank}", script, {"ENVIRON": told, **settings})
 
     def _start(self, name: str, script: Path, settings: dict[str, Any]) -> None:
         process = self._context.Process(target=runpy.run_path, args=(str(script), settings, "__main__"), name=name)
