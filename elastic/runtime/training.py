@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.runtime.state import State
 from kfp_volcano.elastic.runtime.summing import summed
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
-from kfp_volcano.elastic.runtime.wishes import Wishes
+from kfp_volcano.elastic.runtime.wishes import LEFT, Wishes
 from kfp_volcano.elastic.scaling import scale
 from kfp_volcano.elastic.sharding import share
 from kfp_volcano.errors import SpecError
@@ -36,14 +35,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.runtime.state import Stateful
 
-__all__ = ["LEFT", "Training"]
-
-LEFT = 128 + signal.SIGTERM
-"""Exit code of a worker that left an unfinished training: 143, as of any process that a SIGTERM ended.
-
-Not 0: Volcano counts a pod that succeeded towards its task's completion, and a drained node would "complete" the gang
-of an unfinished Job. A pod being deleted is not restarted whatever its code, and one that was only signalled should be.
-"""
+__all__ = ["Training"]
 
 _BACKOFF_S = 0.05
 _FINAL_PATIENCE_S = 10.0

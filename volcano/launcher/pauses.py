@@ -38,7 +38,7 @@ class Trained(Protocol):
         """When it was first committed, Unix seconds."""
 
     @property
-    def world(self) -> int:
+    def workers(self) -> int:
         """Workers that took part."""
 
 

@@ -49,7 +49,7 @@ class Job:
         self._start("coordinator", COORDINATOR, settings)
         assert ready.wait(PATIENCE_S)
 
-    def start(self, pod: str, processes: int = 1, script: Path = SCRIPT) -> None:
+    def start(self, pod: str, processes: int = 1, *, script: Path = SCRIPT, **more: Any) -> None:
         """Starts a worker, its processes as torchrun does; a killed one's name may be used again."""
         index = int(pod.rpartition("-")[2])
         environ = {
@@ -59,7 +59,7 @@ class Job:
             names.ENV_JOB_DIR: str(self.folder),
             names.ENV_ELASTICITY: json.dumps({"checkpoint_every_s": 0.5}),
         }
-        settings = {"EPOCHS": self.epochs, "PACE": self.pace}
+        settings = {"EPOCHS": self.epochs, "PACE": self.pace, **more}
         if processes == 1:
             self._start(pod, script, {"ENVIRON": environ, **settings})
             return
