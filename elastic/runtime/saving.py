@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.runtime.checkpoints import Best, Checkpoints, Final, Saver, load_final, open_store
 from kfp_volcano.elastic.runtime.events import Events, Kind
+from kfp_volcano.elastic.runtime.shards import to_whole
 from kfp_volcano.errors import Problem, SpecError
 
 if TYPE_CHECKING:
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kfp_volcano.elastic.runtime.checkpoints import Manifest
+    from kfp_volcano.elastic.runtime.crew import Crew
     from kfp_volcano.elastic.runtime.state import State
     from kfp_volcano.elastic.runtime.surroundings import Surroundings
 
-__all__ = ["Saving", "Unsaved"]
+__all__ = ["Saving", "Unsaved", "saving"]
 
 _PLAN = ("size", "batch", "epochs", "seed")
 
@@ -34,16 +36,18 @@ class Unsaved:
     finished = False
     """Whether the training has left its final model behind already."""
 
-    def restore(self) -> None:
-        """Takes over what the state is to begin with.
+    def restore(self) -> bool:
+        """Takes over what the state is to begin with; False where that is nothing.
 
         Raises:
             SpecError: it is of another training or another model, or there is nothing to begin with.
             OSError: it cannot be reached.
         """
-        if self._start:
-            said = _warm_start(self._state, self._start, self._events)
-            self._events.add(Kind.RESTORED, f"beginning with {said} in {self._start}", place=self._start)
+        if not self._start:
+            return False
+        said = _warm_start(self._state, self._start, self._events)
+        self._events.add(Kind.RESTORED, f"beginning with {said} in {self._start}", place=self._start)
+        return True
 
     def finish(self, patience_s: float) -> None:
         """Leaves the final model behind, unless another worker does within that time. Raises OSError."""
@@ -85,14 +89,23 @@ class Saving(Unsaved):
         here: with the settings.
         state: what is saved.
         events: where it is told.
+        crew: the processes of this worker, which save and restore together.
         job_dir: the job folder.
         sync: called before a checkpoint counts: what led to it is on the disk then.
     """
 
     def __init__(
-        self, here: Surroundings, state: State, events: Events, *, job_dir: Path, sync: Callable[[], None]
+        self,
+        here: Surroundings,
+        state: State,
+        events: Events,
+        crew: Crew,
+        *,
+        job_dir: Path,
+        sync: Callable[[], None],
     ) -> None:
         super().__init__(here, state, events)
+        self._crew = crew
         settings = here.settings
         self._every_s = settings.checkpoint_every_s
         self._sync = sync
@@ -117,28 +130,35 @@ class Saving(Unsaved):
             self._refuse_foreign(manifest, "the final model")
         return True
 
-    def restore(self) -> None:
+    def restore(self) -> bool:
         """See above: the newest checkpoint that is whole comes first."""
+        found = self._crew.from_first(self._newest)
+        if found is None:
+            return super().restore()
+        name, state = found
+        with _fitting(f"{self._checkpoints.store.where}/{name}"):
+            self._state.load_state_dict(state)
+        said = f"going on from the checkpoint after step {self._state.steps}"
+        self._events.add(Kind.RESTORED, said, checkpoint=name)
+        return True
+
+    def _newest(self) -> tuple[str, dict[str, Any]] | None:
         best = self._checkpoints.best
         manifests = self._checkpoints.manifests()
         found = best.of(manifests) if best else None
         self._best_so_far = best.value(found) if best and found else None
         if manifests:
             self._refuse_foreign(manifests[0], "checkpoints")
-        for manifest, state in self._checkpoints.whole():
-            with _fitting(f"{self._checkpoints.store.where}/{manifest.name}"):
-                self._state.load_state_dict(state)
-            said = f"going on from the checkpoint after step {self._state.steps}"
-            self._events.add(Kind.RESTORED, said, checkpoint=manifest.name)
-            return
-        super().restore()
+        return next(((manifest.name, state) for manifest, state in self._checkpoints.whole()), None)
 
     def finish(self, patience_s: float) -> None:
         """See above."""
         self._saver.finish()
-        if not self._final.wait(patience_s):
-            self._sync()
-            self._final.write(self._state.model.state_dict(), self._state.about())
+        if self._crew.from_first(lambda: not self._final.wait(patience_s)):
+            model = to_whole(self._state.model.state_dict())
+            if self._crew.rank == 0:
+                self._sync()
+                self._final.write(model, self._state.about())
 
     def close(self) -> None:
         """See above."""
@@ -183,6 +203,8 @@ class Saving(Unsaved):
         """See above."""
         due, last, record = self._due, self._last, self._record
         self._due = self._last = self._record = False
+        if first and self._checkpoints.best is not None:
+            record = self._crew.any(record)  # only one of them logs
         if first and (due or record):
             self._save(wait=last, wanted=record)
 
@@ -201,10 +223,19 @@ class Saving(Unsaved):
     def _save(self, *, wait: bool, wanted: bool) -> None:
         if wait:
             self._saver.finish()
-        started = self._saver.begin(self._state.state_dict(), self._state.about(), wanted=wanted)
-        self._wanted = not started
+        state = self._state.whole()
+        if self._crew.rank > 0:
+            return
+        self._wanted = not self._saver.begin(state, self._state.about(), wanted=wanted)
         if wait:
             self._saver.finish()
+
+
+def saving(here: Surroundings, state: State, events: Events, crew: Crew, *, sync: Callable[[], None]) -> Unsaved:
+    """What a training saves: all of it where there is a job folder, else nothing. The arguments are Saving's."""
+    if here.job_dir is None:
+        return Unsaved(here, state, events)
+    return Saving(here, state, events, crew, job_dir=here.job_dir, sync=sync)
 
 
 def _warm_start(state: State, place: str, events: Events) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kfp_volcano.elastic import ledger
+from kfp_volcano.elastic.runtime import shards
 from kfp_volcano.elastic.runtime.noise import NoiseScale
 from kfp_volcano.elastic.runtime.progress import History
 from kfp_volcano.elastic.runtime.trend import Trend
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
     import torch
 
+    from kfp_volcano.elastic.runtime.accumulation import FirstPart
     from kfp_volcano.elastic.runtime.gradients import Total
+    from kfp_volcano.elastic.runtime.learning import Learning
     from kfp_volcano.elastic.runtime.message import Row
     from kfp_volcano.elastic.runtime.share import Attempt
     from kfp_volcano.elastic.sharding import Plan
@@ -41,11 +44,17 @@ class State:
     """The model, its optimizer and how far training has come."""
 
     def __init__(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, others: Mapping[str, Stateful], plan: Plan
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        others: Mapping[str, Stateful],
+        plan: Plan,
+        learning: Learning,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.plan = plan
+        self.learning = learning
         self.lineage = ledger.genesis(seed=plan.seed, size=plan.size, batch=plan.batch, epochs=plan.epochs)
         """Digest of all attempts that led here (`elastic.ledger`)."""
         self.steps = 0
@@ -75,18 +84,30 @@ class State:
         return self.plan.finished(self.cursor)
 
     def committed(
-        self, attempt: Attempt, lineage: str, rows: Sequence[Row], total: Total | None, *, batch: int, at: float
+        self,
+        attempt: Attempt,
+        lineage: str,
+        rows: Sequence[Row],
+        total: Total | None,
+        *,
+        first: FirstPart | None,
+        batch: int,
+        at: float,
     ) -> None:
         """Counts a step that all workers have committed, and keeps what it tells."""
         if total is not None and total.parts:
-            self.noise.add([row.count for row in rows], total.parts, total.whole)
+            each = len(rows) // len(total.parts)  # one part is of a worker where its processes share the gradient
+            counts = [sum(row.count for row in rows[start : start + each]) for start in range(0, len(rows), each)]
+            self.noise.add(counts, total.parts, total.whole)
+        elif first is not None and total is not None:
+            self.noise.add_first(first.count, attempt.count, first.square, total.whole)
         self.steps, self.lineage = attempt.step + 1, lineage
         self.cursor = self.plan.after(self.cursor, attempt.count)
         self.trend.add(sum(row.loss for row in rows))
         self.history.commit(
             step=self.steps,
             samples=self.samples,
-            workers=attempt.world,
+            workers=attempt.workers,
             at=at,
             batch=attempt.count if attempt.count == batch else None,
             nodes=len({row.node for row in rows}),
@@ -156,22 +177,34 @@ class State:
                 "history": self.history.state_dict(),
                 "noise": self.noise.state_dict(),
                 "trend": self.trend.state_dict(),
+                "learning": self.learning.state_dict(),
             },
         }
 
     def warm_start(self, state: dict[str, Any]) -> None:
         """Takes over another training's model, and of the optimizer and the rest what is there; not how far it came."""
-        self.model.load_state_dict(state["model"])
+        own = self.optimizer.state_dict()
+        model, optimizer = shards.fitted(state["model"], state.get("optimizer", own), self.model, self.optimizer)
+        self.model.load_state_dict(model)
         if "optimizer" in state:
-            self.optimizer.load_state_dict(state["optimizer"])
+            self.optimizer.load_state_dict(optimizer)
         for name, other in self._others.items():
             if name in state.get("others", {}):
                 other.load_state_dict(state["others"][name])
 
+    def part(self) -> dict[str, Any]:
+        """What a process of the same rank in another worker needs of it."""
+        return shards.to_local(self.state_dict())  # type: ignore[no-any-return]
+
+    def whole(self) -> dict[str, Any]:
+        """All of it, without shards; the processes of a worker have to ask for it together."""
+        return shards.to_whole(self.state_dict())  # type: ignore[no-any-return]
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over another worker's state, or a checkpoint's."""
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        """Takes over what another worker's process has, or a checkpoint."""
+        model, optimizer = shards.fitted(state["model"], state["optimizer"], self.model, self.optimizer)
+        self.model.load_state_dict(model)
+        self.optimizer.load_state_dict(optimizer)
         for name, other in self._others.items():
             other.load_state_dict(state["others"][name])
         training = state["training"]
@@ -181,6 +214,7 @@ class State:
         self.metrics = dict(training["metrics"])
         self._logged = dict(training.get("logged", {}))  # not in older checkpoints, as those below
         self.history.load_state_dict(training["history"])
-        for name, part in (("noise", self.noise), ("trend", self.trend)):
-            if name in training:
+        parts = (("noise", self.noise), ("trend", self.trend), ("learning", self.learning))
+        for name, part in parts:
+            if name in training:  # not in older checkpoints
                 part.load_state_dict(training[name])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,35 +12,36 @@ import torch
 
 from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.runtime import noise
+from kfp_volcano.elastic.runtime.accumulation import Accumulation
+from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.events import Events
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
+from kfp_volcano.elastic.runtime.learning import Learning
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
 from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
-from kfp_volcano.elastic.runtime.saving import Saving, Unsaved
+from kfp_volcano.elastic.runtime.saving import saving
+from kfp_volcano.elastic.runtime.shards import sharded
 from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.runtime.state import State
+from kfp_volcano.elastic.runtime.summing import summed
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
-from kfp_volcano.elastic.runtime.wishes import Wishes
-from kfp_volcano.elastic.scaling import scale
-from kfp_volcano.elastic.sharding import Plan, share
-from kfp_volcano.errors import Problem, SpecError
+from kfp_volcano.elastic.runtime.wishes import LEFT, Wishes
+from kfp_volcano.elastic.sharding import share
+from kfp_volcano.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from torch.optim.lr_scheduler import LRScheduler
+
     from kfp_volcano.elastic.runtime.state import Stateful
+    from kfp_volcano.elastic.scaling import Rule
+    from kfp_volcano.schemas.batch import Batch
 
-__all__ = ["LEFT", "Training"]
-
-LEFT = 128 + signal.SIGTERM
-"""Exit code of a worker that left an unfinished training: 143, as of any process that a SIGTERM ended.
-
-Not 0: Volcano counts a pod that succeeded towards its task's completion, and a drained node would "complete" the gang
-of an unfinished Job. A pod being deleted is not restarted whatever its code, and one that was only signalled should be.
-"""
+__all__ = ["Training"]
 
 _BACKOFF_S = 0.05
 _FINAL_PATIENCE_S = 10.0
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class Training:
-    """Iterates over this worker's shares of all global batches that are still to be committed.
+    """Iterates over this process' shares of all global batches that are still to be committed.
 
     All workers run the same script with the same arguments. What they share is the model's and the optimizer's state,
     the cursor and what `state` names; a newcomer takes it from a peer, a restarted Job from the newest checkpoint.
@@ -61,9 +61,13 @@ class Training:
         optimizer: over the parameters whose gradients are summed. Clip gradients in a hook of it
             (`optimizer.register_step_pre_hook`): they are whole only then.
         size: samples in the dataset.
-        batch: samples in a global batch; the TrainingJob's `elasticity.batch.global` comes before it.
+        batch: samples in a global batch, or all there is to say of it; the TrainingJob's `elasticity.batch` comes
+            before it.
         epochs: how often each sample is fed.
-        lr: learning rate, or a function from samples committed to it; None leaves the optimizer's alone.
+        lr: learning rate at the base batch, a function from samples committed to it, or a scheduler built on the
+            optimizer, which takes a step for each `batch` samples; None leaves the optimizer's as it is.
+        rule: how learning rate and betas follow the batch, a function of its argument alone (`elasticity.batch.rule:
+            custom`).
         seed: fixes the order of the samples, with the epoch.
         state: further objects whose state belongs to the training.
         job_dir: where checkpoints, ledgers and the final model go outside a Job; None: nowhere.
@@ -79,34 +83,33 @@ class Training:
         *,
         size: int,
         epochs: int,
-        batch: int | None = None,
-        lr: float | Callable[[int], float] | None = None,
+        batch: int | Batch | None = None,
+        lr: float | Callable[[int], float] | LRScheduler | None = None,
+        rule: Rule | None = None,
         seed: int = 0,
         state: Mapping[str, Stateful] | None = None,
         job_dir: str | Path | None = None,
     ) -> None:
         try:
-            self._here = Surroundings.read(os.environ, job_dir=None if job_dir is None else Path(job_dir))
-            self._plan = _plan(self._here, size=size, batch=batch, epochs=epochs, seed=seed)
+            self._here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
+            settings, data = self._here.settings, {"size": size, "epochs": epochs, "seed": seed}
+            learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, **data)
+            self._plan, self._sizing = learning.plan, learning.sizing
+            self._crew = Crew(self._here.rank, self._here.processes)
+            self._flat = not sharded(model, optimizer, self._crew.size)
         except SpecError:
             end_script_with_exit_code()
             raise
-        threads = cpu_share(self._here, os.environ)
-        if threads is not None:
+        if (threads := cpu_share(self._here, os.environ)) is not None:
             torch.set_num_threads(threads)
-        self._state = State(model, optimizer, state or {}, self._plan)
-        self._lr = lr
+        self._state = State(model, optimizer, state or {}, self._plan, learning)
+        self._parts = Accumulation()
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
-        self._group: Group = Solo()
+        self._group: Group = Solo(self._crew)
         self._journal = Journal(self._here)
         self._reporter: Reporter | None = None
-        folder = self._here.job_dir
-        self._events = Events(folder, owner=self._here.owner, position=lambda: (self.steps, self.samples))
-        self._saving = (
-            Saving(self._here, self._state, self._events, job_dir=folder, sync=self._journal.sync)
-            if folder
-            else Unsaved(self._here, self._state, self._events)
-        )
+        self._events = Events(self._here.job_dir, owner=self._here.owner, position=lambda: (self.steps, self.samples))
+        self._saving = saving(self._here, self._state, self._events, self._crew, sync=self._journal.sync)
         self._share: Share | None = None
         self._wishes = Wishes()
         self._node = Row.node_of(self._here.node)
@@ -119,13 +122,13 @@ class Training:
 
     @property
     def first(self) -> bool:
-        """Whether this worker is the one that evaluates, logs and prints. Changes when that worker leaves."""
+        """Whether this process is the one that evaluates, logs and prints. Changes when its worker leaves."""
         return self._group.rank == 0
 
     @property
     def workers(self) -> int:
         """How many workers train now."""
-        return self._group.world
+        return self._group.world // self._crew.size
 
     @property
     def steps(self) -> int:
@@ -149,8 +152,9 @@ class Training:
             SystemExit: this worker was told to leave (SIGTERM) before the end; with code `LEFT`.
             OSError: the job folder cannot be written any more.
         """
-        if self._saving.finished:
+        if self._crew.any(self._saving.finished):
             _log.info("the training is finished already: its final model is in %s", self._here.job_dir)
+            self._crew.part()
             return
         with self._wishes.listening():
             self._begin()
@@ -163,17 +167,21 @@ class Training:
     def step(self, loss: torch.Tensor) -> bool:
         """Backward pass, sum over all workers, update. True if the batch counts; else the loop yields it again.
 
+        Of a share that is fed in parts only the last one's call sums and updates; the others return False.
+
         Args:
             loss: the mean over this share's samples, a scalar.
         """
         current, self._share = self._share, None
         if current is None:
             raise RuntimeError("call step(loss) once for each share that the loop yields")
-        attempt = current.attempt
-        weight = attempt.mine / attempt.count
         self._saving.computing()
-        torch.autograd.backward(loss if attempt.world == 1 else loss * weight)
-        current.committed = self._settle(attempt, float(loss.detach()) * weight)
+        self._parts.add(current, loss)
+        if not current.closes:
+            if current.opens and current.attempt.world == 1 and noise.looks(current.attempt.step):
+                self._parts.look(current, self._gradients.square())
+            return False
+        current.committed = self._settle(current.attempt)
         return current.committed
 
     def log(self, **values: float) -> None:
@@ -196,13 +204,13 @@ class Training:
     @property
     def _batch(self) -> int:
         """Samples in the global batch of as many workers as there are."""
-        return self._plan.batch
+        return self._sizing.batch(self.workers)
 
     def _shares(self) -> Iterator[Share]:
         while True:
-            self._saving.at_rest(first=self.first)
+            self._saving.at_rest(first=self._group.rank < self._crew.size)
             not_yet_joined = self._group.rendezvous == ""
-            if not self._finished and (self._parting or (self._wishes.leave and not_yet_joined)):
+            if not self._finished and (self._parting or (not_yet_joined and self._crew.any(self._wishes.leave))):
                 self._leave()
             if self._finished:
                 if self._silent_since is not None:
@@ -218,18 +226,26 @@ class Training:
                 return
             current = self._next()
             self._state.optimizer.zero_grad(set_to_none=True)
-            if len(current.ids) == 0:
-                self._settle(current.attempt, 0.0)
+            self._parts.begin()
+            if len(current.ids) == 0:  # never where the model is sharded
+                self._settle(current.attempt)
                 continue
-            self._share = current
-            yield current
+            yield from self._parts_of(current)
+
+    def _parts_of(self, current: Share) -> Iterator[Share]:
+        # The processes of a sharded model need each other's passes, and so equally many.
+        attempt = current.attempt
+        share = attempt.mine if self._flat else -(-attempt.count // attempt.world)
+        for part in current.parts(self._sizing.parts(share * self._crew.size)):
+            self._share = part
+            yield part
             if self._share is not None:
                 raise RuntimeError("the share was not trained on: call step(loss) in the loop's body")
 
     def _renew(self) -> bool:
         step = -1 if self._stray else self.steps
         if not self._group.renew(step, patient=not self._finished):
-            if self._wishes.leave and not self._parting:
+            if not self._parting and self._crew.any(self._wishes.leave):
                 self._parting = True
                 self._saving.now()  # whoever knew this state may be gone
             time.sleep(_BACKOFF_S)
@@ -248,33 +264,35 @@ class Training:
             epoch=cursor.epoch,
             parent=self._state.lineage,
             world=group.world,
+            processes=self._crew.size,
             rank=group.rank,
             count=len(batch),
             mine=len(ids),
         )
         self._journal.feed(attempt, ids)
         return Share(
-            ids=ids,
+            ids=ids if self._flat or len(ids) else batch[:1],
+            counts=len(ids) > 0,
             epoch=attempt.epoch,
             attempt=attempt,
             last=self._plan.after(cursor, len(batch)).epoch > cursor.epoch,
         )
 
-    def _settle(self, attempt: Attempt, loss: float) -> bool:
+    def _settle(self, attempt: Attempt) -> bool:
         """Sums, and commits or discards; decides, as every worker does, what comes next."""
         row = Row(
             state=Row.state_of(self._state.lineage),
             flags=self._flags(),
             silent_s=self._silent_s(),
             count=attempt.mine,
-            loss=loss,
+            loss=self._parts.loss,
             node=self._node,
             summed_s=self._summed_s,
+            noise=Row.noise_of(self._state.noise.scale),
         )
         began = time.perf_counter()
-        total = self._gradients.total(
-            row.numbers(), attempt.rank, attempt.world, self._group.add, lengths=attempt.step % noise.EVERY == 0
-        )
+        lengths = noise.looks(attempt.step) if attempt.world > 1 else self._parts.first is not None
+        total = summed(self._gradients, row.numbers(), self._group, self._crew, flat=self._flat, lengths=lengths)
         self._summed_s = time.perf_counter() - began
         self._saving.computed()
         rows = [Row.of(values) for values in total.rows] if total else []
@@ -304,10 +322,12 @@ class Training:
     def _commit(self, attempt: Attempt, rows: list[Row], total: Total | None) -> None:
         now, loss = time.time(), sum(row.loss for row in rows)
         samples = self.samples + attempt.count
-        lineage = self._journal.commit(attempt, loss=loss, samples=samples, at=now)
-        lr = self._set_lr()
+        lr = self._state.learning.prepare(
+            workers=attempt.workers, samples=self.samples, count=attempt.count, noise_scale=rows[0].noise_scale
+        )
+        lineage = self._journal.commit(attempt, loss=loss, samples=samples, lr=lr, at=now)
         self._state.optimizer.step()
-        self._state.committed(attempt, lineage, rows, total, batch=self._batch, at=now)
+        self._state.committed(attempt, lineage, rows, total, first=self._parts.first, batch=self._batch, at=now)
         if self.first and self._reporter is not None and (self._reporter.due() or self._finished):
             self._reporter.offer(self._state.progress(workers=self.workers, batch=self._batch, loss=loss, lr=lr))
 
@@ -321,7 +341,9 @@ class Training:
 
     def _decide(self, rows: list[Row]) -> None:
         decision = Decision.of(rows, silence_s=SILENCE_S)
-        if Flag.LEAVING in rows[self._group.rank].flags:
+        first = self._group.rank - self._crew.rank
+        if any(Flag.LEAVING in row.flags for row in rows[first : first + self._crew.size]):
+            self._wishes.leave = True
             self._parting = decision.part
             if not decision.part and self._silent_since is None:
                 self._group.fall_silent()
@@ -331,27 +353,22 @@ class Training:
             self._wishes.save = False
             self._saving.agreed(everyone_leaves=decision.everyone)
 
-    def _set_lr(self) -> float:
-        if self._lr is not None:
-            base = self._lr(self.samples) if callable(self._lr) else self._lr
-            lr = scale("constant", batch=self._plan.batch, lr=base, workers=self.workers).lr
-            for group in self._state.optimizer.param_groups:
-                group["lr"] = lr
-        return float(self._state.optimizer.param_groups[0]["lr"])
-
     # ------------------------------------------------------------------ begin and end
 
     def _begin(self) -> None:
         here = self._here
-        self._saving.restore()
+        if not self._saving.restore() and self._flat:
+            self._crew.level(self._state.state_dict, self._state.load_state_dict)
         self._journal.start(self._plan, self._state)
         if here.coordinator is not None:
             self._reporter = Reporter(here.coordinator)
             self._group = ReplicaGroup(
+                crew=self._crew,
+                flat=self._flat,
                 coordinator=here.coordinator,
                 address=here.address,
                 name=here.pod,
-                state=self._state.state_dict,
+                state=self._state.part,
                 load=self._state.load_state_dict,
                 cuda=self._gradients.device.type == "cuda",
                 gone=lambda: self._wishes.leave,
@@ -360,13 +377,15 @@ class Training:
     def _leave(self) -> None:
         self._journal.leave(self.steps, "SIGTERM")
         _log.info("left after step %d", self.steps)
+        self._crew.part()
         raise SystemExit(LEFT)
 
     def _finish(self) -> None:
         """Leaves the final model behind, once: the first worker writes it, the next one where it does not come."""
         self._group.close()
-        self._saving.finish(_FINAL_PATIENCE_S * self._group.rank)
+        self._saving.finish(_FINAL_PATIENCE_S * (self._group.rank // self._crew.size))
         self._journal.leave(self.steps, "finished")
+        self._crew.part()
 
     def _release(self) -> None:
         self._group.close()
@@ -375,11 +394,3 @@ class Training:
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()
-
-
-def _plan(here: Surroundings, *, size: int, batch: int | None, epochs: int, seed: int) -> Plan:
-    chosen = here.settings.batch if here.settings.batch is not None else batch
-    if chosen is None:
-        remedy = "set elasticity.batch.global in the TrainingJob, or pass batch="
-        raise SpecError([Problem("batch", "nobody says how many samples a global batch has", remedy)])
-    return Plan(size=size, batch=chosen, epochs=epochs, seed=seed)

@@ -17,7 +17,7 @@ from kfp_volcano.elastic.runtime.checkpoints.manifest import (
     digest_of,
     save,
 )
-from kfp_volcano.elastic.runtime.checkpoints.snapshot import Buffers, Snapshot
+from kfp_volcano.elastic.runtime.checkpoints.snapshot import copy_to_cpu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,12 +63,10 @@ class Final:
         draft = self._folder.parent / f".{self._folder.name}-{self._owner}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
-        snapshot = Snapshot(dict(model), Buffers())
-        snapshot.copy()
         try:
             with (draft / MODEL).open("wb") as file:
                 digesting = Digesting(file)
-                save(snapshot.state, digesting)
+                save(copy_to_cpu(dict(model)), digesting)
                 file.flush()
                 os.fsync(file.fileno())
             with (draft / MANIFEST).open("wb") as file:

@@ -15,7 +15,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Buffers", "Snapshot"]
+__all__ = ["Buffers", "Snapshot", "copy_to_cpu"]
 
 Place = tuple[Any, ...]
 
@@ -100,3 +100,10 @@ class Snapshot:
         if isinstance(value, (list, tuple)):
             return type(value)(self._laid_out(item, (*place, index), buffers) for index, item in enumerate(value))
         return value
+
+
+def copy_to_cpu(value: Any) -> Any:
+    """The value with every tensor in it copied to the CPU, into memory of its own."""
+    snapshot = Snapshot(value, Buffers())
+    snapshot.copy()
+    return snapshot.state
