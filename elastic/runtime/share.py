@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic import ledger
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from kfp_volcano.elastic.runtime.group import Group
+    from kfp_volcano.elastic.runtime.state import State
 
 __all__ = ["Attempt", "Share"]
 
@@ -27,6 +32,23 @@ class Attempt:
     """Samples in the global batch."""
     mine: int
     """Samples in this worker's share."""
+    samples: int
+    """Committed before it."""
+
+    @classmethod
+    def of(cls, state: State, group: Group, count: int, mine: int) -> Attempt:
+        """The try at the step that follows a state by a group's workers."""
+        return cls(
+            digest=ledger.attempt_digest(state.lineage, group.rendezvous, state.steps),
+            step=state.steps,
+            epoch=state.cursor.epoch,
+            parent=state.lineage,
+            world=group.world,
+            rank=group.rank,
+            count=count,
+            mine=mine,
+            samples=state.samples,
+        )
 
 
 @dataclass(slots=True, kw_only=True)

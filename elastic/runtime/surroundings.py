@@ -10,8 +10,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.sharding import Plan
 from kfp_volcano.errors import KfpVolcanoError, Problem, SpecError
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.codec import typed
+from kfp_volcano.schemas.monitor import Monitor
 from kfp_volcano.schemas.training_job import RuntimeSettings
 
 if TYPE_CHECKING:
@@ -45,6 +48,14 @@ class Surroundings:
         """A name for files of this process alone."""
         return f"{self.pod}-{self.incarnation}"
 
+    def plan(self, *, size: int, batch: int | None, epochs: int, seed: int) -> Plan:
+        """The plan of a training's data here; raises SpecError where nobody says the batch, or numbers are wrong."""
+        chosen = self.settings.batch if self.settings.batch is not None else batch
+        if chosen is None:
+            remedy = "set elasticity.batch.global in the TrainingJob, or pass batch="
+            raise SpecError([Problem("batch", "nobody says how many samples a global batch has", remedy)])
+        return Plan(size=size, batch=chosen, epochs=epochs, seed=seed)
+
     @classmethod
     def read(cls, environ: Mapping[str, str], *, job_dir: Path | None = None) -> Surroundings:
         """Reads the environment that the Job's manifest sets; `job_dir` is used where it names none.
@@ -68,8 +79,11 @@ class Surroundings:
         try:
             given = json.loads(environ.get(names.ENV_ELASTICITY) or "{}")
             known = {field.name for field in fields(RuntimeSettings)}
-            settings = RuntimeSettings(**{key: value for key, value in given.items() if key in known})
-        except (ValueError, AttributeError) as error:
+            told = {key: value for key, value in given.items() if key in known}
+            if "monitor" in told:
+                told["monitor"] = typed(Monitor, told["monitor"])
+            settings = RuntimeSettings(**told)
+        except (ValueError, AttributeError, TypeError) as error:
             problems.append(Problem(names.ENV_ELASTICITY, f"is not the JSON of RuntimeSettings: {error}"))
         if problems:
             raise SpecError(problems, source="environment")

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.runtime import noise
 from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_cpu
+from kfp_volcano.elastic.runtime.evaluation import Evaluation
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
+from kfp_volcano.elastic.runtime.monitor import Monitor
 from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
 from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.runtime.state import State
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
-from kfp_volcano.elastic.runtime.wishes import Wishes
+from kfp_volcano.elastic.runtime.wishes import LEFT, Wishes
 from kfp_volcano.elastic.scaling import scale
-from kfp_volcano.elastic.sharding import Plan, share
-from kfp_volcano.errors import Problem, SpecError
+from kfp_volcano.elastic.sharding import share
+from kfp_volcano.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,13 +34,6 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.runtime.state import Stateful
 
 __all__ = ["LEFT", "Training"]
-
-LEFT = 128 + signal.SIGTERM
-"""Exit code of a worker that left an unfinished training: 143, as of any process that a SIGTERM ended.
-
-Not 0: Volcano counts a pod that succeeded towards its task's completion, and a drained node would "complete" the gang
-of an unfinished Job. A pod being deleted is not restarted whatever its code, and one that was only signalled should be.
-"""
 
 _BACKOFF_S = 0.05
 _FINAL_PATIENCE_S = 10.0
@@ -66,6 +59,10 @@ class Training:
         seed: fixes the order of the samples, with the epoch.
         state: further objects whose state belongs to the training.
         job_dir: where checkpoints, ledgers and the final model go outside a Job; None: nowhere.
+        evaluate: called as `monitor.evaluate` says (by default every epoch), the model in evaluation mode and without
+            gradients; returns metrics by name. Given indices below `evaluation_size` it returns means over these, and
+            the workers share the work; without that size it is given nothing, and the first worker calls it.
+        evaluation_size: samples of the evaluation data.
 
     Raises:
         SpecError: an argument or the environment is wrong. Uncaught, it ends the script with exit code 2.
@@ -83,17 +80,19 @@ class Training:
         seed: int = 0,
         state: Mapping[str, Stateful] | None = None,
         job_dir: str | Path | None = None,
+        evaluate: Callable[..., Mapping[str, float]] | None = None,
+        evaluation_size: int | None = None,
     ) -> None:
         try:
             self._here = Surroundings.read(os.environ, job_dir=None if job_dir is None else Path(job_dir))
-            self._plan = _plan(self._here, size=size, batch=batch, epochs=epochs, seed=seed)
+            self._plan = self._here.plan(size=size, batch=batch, epochs=epochs, seed=seed)
         except SpecError:
             end_script_with_exit_code()
             raise
         threads = cpu_share(self._here, os.environ)
         if threads is not None:
             torch.set_num_threads(threads)
-        self._state = State(model, optimizer, state or {}, self._plan)
+        self._state = State(model, optimizer, state or {}, self._plan, self._here.settings.monitor)
         self._lr = lr
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
         self._group: Group = Solo()
@@ -105,6 +104,8 @@ class Training:
             keep = self._here.settings.checkpoint_keep
             self._checkpoints = Checkpoints(self._here.job_dir / "checkpoints", keep=keep, owner=self._here.owner)
             self._final = Final(self._here.job_dir / "final", owner=self._here.owner)
+        evaluation = Evaluation(evaluate, evaluation_size)
+        self._monitor = Monitor(self._state, self._here, self._journal, self._checkpoints, evaluation)
         self._share: Share | None = None
         self._saved_at = time.monotonic()
         self._wishes = Wishes()
@@ -146,6 +147,7 @@ class Training:
 
         Raises:
             SystemExit: this worker was told to leave (SIGTERM) before the end; with code `LEFT`.
+            TrainingStoppedError: the watch on convergence ended the training.
             OSError: the job folder cannot be written any more.
         """
         if self._final is not None and self._final.exists():
@@ -197,6 +199,7 @@ class Training:
 
     def _shares(self) -> Iterator[Share]:
         while True:
+            self._monitor.check()
             not_yet_joined = self._group.rendezvous == ""
             if not self._finished and (self._parting or (self._wishes.leave and not_yet_joined)):
                 self._leave()
@@ -210,7 +213,7 @@ class Training:
                     return
                 continue
             if self._finished:
-                self._group.add([torch.zeros(1, device=self._gradients.device)])
+                self._end_together()
                 return
             current = self._next()
             self._state.optimizer.zero_grad(set_to_none=True)
@@ -222,8 +225,13 @@ class Training:
             if self._share is not None:
                 raise RuntimeError("the share was not trained on: call step(loss) in the loop's body")
 
+    def _end_together(self) -> None:
+        """The last thing that workers do together: what the model that came out is like."""
+        if self._monitor.last(self._group, self._gradients.device):
+            self._save(wait=True, best=True)
+
     def _renew(self) -> bool:
-        step = -1 if self._stray else self.steps
+        step = -1 if self._stray else self._state.version
         if not self._group.renew(step, patient=not self._finished):
             if self._wishes.leave and not self._parting:
                 self._parting = True
@@ -234,20 +242,11 @@ class Training:
         return True
 
     def _next(self) -> Share:
-        step, group = self.steps, self._group
-        cursor = self._state.cursor
-        batch = self._plan.ids(cursor, self._batch)
+        group, cursor = self._group, self._state.cursor
+        batch = self._plan.ids(cursor, self._state.watch.skips.room(cursor, self._batch))
         ids = share(batch, group.rank, group.world)
-        attempt = Attempt(
-            digest=ledger.attempt_digest(self._state.lineage, group.rendezvous, step),
-            step=step,
-            epoch=cursor.epoch,
-            parent=self._state.lineage,
-            world=group.world,
-            rank=group.rank,
-            count=len(batch),
-            mine=len(ids),
-        )
+        attempt = Attempt.of(self._state, group, len(batch), len(ids))
+        self._monitor.told(group.rank, group.world)  # an evaluation that is due goes before the step's own work
         self._journal.feed(attempt, ids)
         return Share(
             ids=ids,
@@ -266,10 +265,12 @@ class Training:
             loss=loss,
             node=self._node,
             summed_s=self._summed_s,
+            **self._monitor.told(attempt.rank, attempt.world),
         )
         began = time.perf_counter()
+        lengths, whole = attempt.step % noise.EVERY == 0, self._state.watch.wants_norm
         total = self._gradients.total(
-            row.numbers(), attempt.rank, attempt.world, self._group.add, lengths=attempt.step % noise.EVERY == 0
+            row.numbers(), attempt.rank, attempt.world, self._group.add, lengths=lengths, whole=whole
         )
         self._summed_s = time.perf_counter() - began
         rows = [Row.of(values) for values in total.rows] if total else []
@@ -279,8 +280,13 @@ class Training:
             self._discard(attempt, reason)
             return False
         self._group.settle(ok=True)
+        if self._monitor.evaluated(rows, first=self.first):
+            self._save(wait=True, best=True)
         self._commit(attempt, rows, total)
+        turned = self._monitor.committed(attempt, rows, total)
         self._decide(rows)
+        if turned:
+            self._must_renew, self._parting = True, self._silent_since is not None
         return True
 
     def _flags(self) -> Flag:
@@ -301,8 +307,10 @@ class Training:
         now, loss = time.time(), sum(row.loss for row in rows)
         samples = self.samples + attempt.count
         lineage = self._journal.commit(attempt, loss=loss, samples=samples, at=now)
-        lr = self._set_lr()
-        self._state.optimizer.step()
+        self._set_lr()
+        with self._monitor.rate():
+            lr = float(self._state.optimizer.param_groups[0]["lr"])
+            self._state.optimizer.step()
         self._state.committed(attempt, lineage, rows, total, batch=self._batch, at=now)
         if self.first and self._reporter is not None and (self._reporter.due() or self._finished):
             self._reporter.offer(self._state.progress(workers=self.workers, batch=self._batch, loss=loss, lr=lr))
@@ -329,18 +337,18 @@ class Training:
             if self.first:
                 self._save(wait=decision.everyone)
 
-    def _set_lr(self) -> float:
+    def _set_lr(self) -> None:
         if self._lr is not None:
             base = self._lr(self.samples) if callable(self._lr) else self._lr
             lr = scale("constant", batch=self._plan.batch, lr=base, workers=self.workers).lr
             for group in self._state.optimizer.param_groups:
                 group["lr"] = lr
-        return float(self._state.optimizer.param_groups[0]["lr"])
 
-    def _save(self, *, wait: bool) -> None:
+    def _save(self, *, wait: bool, best: bool = False) -> None:
         if self._checkpoints is not None:
             state = copy_to_cpu(self._state.state_dict())
-            started = self._checkpoints.save(state, self._state.about(), before=self._journal.sync, wait=wait)
+            about = {**self._state.about(), "best": best}
+            started = self._checkpoints.save(state, about, before=self._journal.sync, wait=wait)
             self._wishes.save = not started
 
     # ------------------------------------------------------------------ begin and end
@@ -382,11 +390,3 @@ class Training:
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()
-
-
-def _plan(here: Surroundings, *, size: int, batch: int | None, epochs: int, seed: int) -> Plan:
-    chosen = here.settings.batch if here.settings.batch is not None else batch
-    if chosen is None:
-        remedy = "set elasticity.batch.global in the TrainingJob, or pass batch="
-        raise SpecError([Problem("batch", "nobody says how many samples a global batch has", remedy)])
-    return Plan(size=size, batch=chosen, epochs=epochs, seed=seed)

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.codec import plain
 from kfp_volcano.schemas.pods import EnvReference
 from kfp_volcano.schemas.training_job import RuntimeSettings
 from kfp_volcano.volcano.manifests import frameworks, scripts
@@ -97,7 +98,10 @@ def _settings(job: TrainingJob) -> str:
     )
     if job.checkpoint:
         settings = replace(settings, checkpoint_every_s=job.checkpoint.every_s, checkpoint_keep=job.checkpoint.keep)
-    return json.dumps({each.name: getattr(settings, each.name) for each in fields(settings)}, separators=(",", ":"))
+    told = {each.name: getattr(settings, each.name) for each in fields(settings) if each.name != "monitor"}
+    if job.monitor:
+        told["monitor"] = plain(job.monitor)
+    return json.dumps(told, separators=(",", ":"))
 
 
 def _value(value: str | EnvReference) -> dict[str, Any]:

@@ -17,10 +17,13 @@ import pytest
 from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.sharding import Plan
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.events import read as read_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.process import BaseProcess
+
+    from kfp_volcano.schemas.events import Event
 
 SCRIPT = Path(__file__).with_name("worker.py")
 COORDINATOR = Path(__file__).with_name("coordinator.py")
@@ -31,9 +34,10 @@ _networks = count(1)
 class Job:
     """One coordinator, any number of workers, one job folder; each pod has a loopback address of its own."""
 
-    def __init__(self, folder: Path, epochs: int, pace: float) -> None:
+    def __init__(self, folder: Path, epochs: int, pace: float, script: Path, settings: dict[str, Any]) -> None:
         self.folder = folder
         self.epochs, self.pace = epochs, pace
+        self.script, self.settings = script, {"checkpoint_every_s": 0.5, **settings}
         # Imported once, in the server that all processes are forked from.
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["torch._dynamo", "kfp_volcano.elastic.runtime.coordinator"])
@@ -55,9 +59,9 @@ class Job:
             names.ENV_POD_IP: f"{self._network}.{10 + index}",
             names.ENV_COORDINATOR: f"{self._network}.1",
             names.ENV_JOB_DIR: str(self.folder),
-            names.ENV_ELASTICITY: json.dumps({"checkpoint_every_s": 0.5}),
+            names.ENV_ELASTICITY: json.dumps(self.settings),
         }
-        self._start(pod, SCRIPT, {"ENVIRON": environ, "EPOCHS": self.epochs, "PACE": self.pace})
+        self._start(pod, self.script, {"ENVIRON": environ, "EPOCHS": self.epochs, "PACE": self.pace})
 
     def _start(self, name: str, script: Path, settings: dict[str, Any]) -> None:
         process = self._context.Process(target=runpy.run_path, args=(str(script), settings, "__main__"), name=name)
@@ -103,6 +107,10 @@ class Job:
         start = reached()
         self.wait(lambda _: reached() >= start + more)
 
+    def events(self) -> list[Event]:
+        """The log of operations."""
+        return read_events({path.name: path.read_text().splitlines() for path in self.folder.glob("events/*.jsonl")})
+
     def audit(self) -> ledger.Audit:
         manifest = json.loads((self.folder / "final" / "manifest.json").read_text())
         files = {path.name: path.read_text().splitlines() for path in (self.folder / "ledger").glob("*.jsonl")}
@@ -122,10 +130,10 @@ def make_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     """Makes Jobs whose coordinator runs; none of their processes outlives the test."""
     jobs: list[Job] = []
 
-    def make(*, epochs: int = 12, pace: float = 0.01) -> Job:
+    def make(*, epochs: int = 12, pace: float = 0.01, script: Path = SCRIPT, **settings: Any) -> Job:
         folder = tmp_path / f"job-{len(jobs)}"
         folder.mkdir()
-        jobs.append(Job(folder, epochs, pace))
+        jobs.append(Job(folder, epochs, pace, script, settings))
         jobs[-1].start_coordinator()
         return jobs[-1]
 
@@ -139,7 +147,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], le
     """The same training by one worker outside any Job: what every other way must equal."""
 
     def train(epochs: int) -> ledger.Audit:
-        job = Job(tmp_path / "alone", epochs, 0.0)
+        job = Job(tmp_path / "alone", epochs, 0.0, SCRIPT, {})
         monkeypatch.setenv(names.ENV_JOB_DIR, str(job.folder))
         runpy.run_path(str(SCRIPT), {"EPOCHS": epochs})
         return job.audit()
