@@ -22,7 +22,7 @@ lead to them (redone steps, what came after the checkpoint a restart began with)
 
 from __future__ import annotations
 
-from kfp_volcano.elastic.ledger.auditing import Audit, Lost, audit
+from kfp_volcano.elastic.ledger.auditing import Audit, Lost, audit, commits
 from kfp_volcano.elastic.ledger.entries import (
     Commit,
     Discard,
@@ -55,6 +55,7 @@ __all__ = [
     "Start",
     "attempt_digest",
     "audit",
+    "commits",
     "genesis",
     "lineage_digest",
     "rollback_digest",

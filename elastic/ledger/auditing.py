@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Audit", "Lost", "audit"]
+__all__ = ["Audit", "Lost", "audit", "commits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,14 @@ class Audit:
     def steps_lost(self, since: float, until: float) -> int:
         """How many attempts were begun between two times (Unix seconds) and discarded, other than by a rollback."""
         return sum(since <= entry.time < until and not entry.taken_back for entry in self.lost)
+
+
+def commits(files: Mapping[str, Sequence[str]]) -> list[Commit]:
+    """All attempts that ever counted, whether or not they led to the final weights, each at its first worker's time."""
+    ledgers = _Ledgers()
+    for name, lines in sorted(files.items()):
+        ledgers.read(name, lines)
+    return ledgers.commits
 
 
 def audit(
@@ -197,6 +205,11 @@ class _Ledgers:
                 self._turn(entry, f"{name}:{number}")
             elif isinstance(entry, Metric):
                 self._metrics.append(entry)
+
+    @property
+    def commits(self) -> list[Commit]:
+        """All of them, in no order."""
+        return list(self._commits.values())
 
     def _note(self, commit: Commit, place: str) -> None:
         if commit.lineage != lineage_digest(commit.parent, commit.attempt):

@@ -110,6 +110,10 @@ class Monitor:
         """
         self._norm = math.sqrt(total.whole) if total is not None and total.whole is not None else -1.0
         watch, state, first = self._state.watch, self._state, attempt.rank == 0
+        change = state.history.changes[-1] if state.history.changes else None
+        if first and change is not None and change.step == state.steps:
+            words = f"{change.to_workers} workers train instead of {change.from_workers}"
+            self.events.add(Kind.RESIZED, words, pause_s=change.pause_s, steps_lost=change.steps_lost)
         found = watch.observe(
             step=attempt.step,
             cursor=state.plan.cursor(attempt.samples),

@@ -13,6 +13,7 @@ import torch
 from kfp_volcano.elastic.runtime import noise
 from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_cpu
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
+from kfp_volcano.elastic.runtime.events import Kind
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
@@ -358,7 +359,7 @@ class Training:
         saved = None if self._checkpoints is None else self._checkpoints.newest()
         if saved is not None:
             self._state.load_state_dict(saved)
-            _log.info("going on from the checkpoint after step %d", self.steps)
+            self._monitor.events.add(Kind.RESTORED, f"goes on from the checkpoint after step {self.steps}")
         self._journal.start(self._plan, self._state)
         if here.coordinator is not None:
             self._reporter = Reporter(here.coordinator)
@@ -374,7 +375,7 @@ class Training:
 
     def _leave(self) -> None:
         self._journal.leave(self.steps, "SIGTERM")
-        _log.info("left after step %d", self.steps)
+        self._monitor.events.add(Kind.LEFT, f"left after step {self.steps}, as it was told to")
         raise SystemExit(LEFT)
 
     def _finish(self) -> None:
@@ -384,9 +385,11 @@ class Training:
             self._journal.sync()
             self._final.write(self._state.model, self._state.about())
         self._journal.leave(self.steps, "finished")
+        self._monitor.events.add(Kind.FINISHED, f"nothing is left to train after step {self.steps}")
 
     def _release(self) -> None:
         self._group.close()
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()
+        self._monitor.events.close()

@@ -7,12 +7,19 @@ import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 
 from kfp_volcano.errors import TrainingStoppedError
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.events import Kind
 from kfp_volcano.schemas.records import Progress, parse
+from kfp_volcano.schemas.structure import load_schema
+from kfp_volcano.volcano.launcher.folder import ledger_lines
+from kfp_volcano.volcano.launcher.report import write_report
+from kfp_volcano.volcano.launcher.result import build_result
+from kfp_volcano.volcano.launcher.story import exact, story
+from kfp_volcano.volcano.launcher.trace import as_json, event_lines, trace, trace_recorded
 
 from .conftest import Job
 
@@ -40,6 +47,28 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]
         return job
 
     return run
+
+
+def report(job: Job, folder: Path) -> tuple[dict[str, Any], str]:
+    """The result and the page of a run whose Job left this folder."""
+    manifest = {
+        "metadata": {"name": "poisoned", "namespace": "vision"},
+        "spec": {"queue": "research", "tasks": [{"name": "core", "replicas": 1}]},
+        "status": {"state": {"phase": "Completed"}},
+    }
+    audit = job.audit()
+    result = build_result(
+        audit=audit,
+        job=manifest,
+        timeline=[],
+        manifest=json.loads((job.folder / "final" / "manifest.json").read_text()),
+        started_at=audit.commits[0].time - 1,
+        ended_at=audit.commits[-1].time + 1,
+        trace=as_json(trace({}, event_lines(job.folder), ledger_lines(job.folder))),
+    )
+    page, figures = write_report(folder, result)
+    jsonschema.validate(json.loads(figures.read_text()), load_schema("result.v1"), jsonschema.Draft202012Validator)
+    return result, page.read_text()
 
 
 def kinds(job: Job) -> list[Kind]:
@@ -104,8 +133,10 @@ def test_training_stops_early_where_the_metric_no_longer_improves(train: Callabl
     assert sum(manifest["best"] for manifest in manifests) == 1
 
 
-def test_all_workers_roll_back_together(make_job: Callable[..., Job]) -> None:
-    """Three of them, one of which joins late: one rollback, and the ledgers say that every batch was fed once."""
+def test_all_workers_roll_back_together_and_the_report_explains_it(
+    make_job: Callable[..., Job], tmp_path: Path
+) -> None:
+    """Three of them: one rollback, every batch fed once by the ledgers; it was seen, rolled back, explained."""
     job = make_job(
         epochs=14, pace=0.01, script=SCRIPT, monitor=watching("rollback", rollback={"then": "skip"}), checkpoint_keep=9
     )
@@ -117,6 +148,17 @@ def test_all_workers_roll_back_together(make_job: Callable[..., Job]) -> None:
     assert (audit.duplicates, audit.missing, len(audit.rollbacks)) == (0, 0, 1)
     assert audit.skipped > 0
     assert kinds(job).count(Kind.ROLLED_BACK) == 1
+    result, page = report(job, tmp_path / "report")
+    assert exact(result)
+    for told in ("The watch on convergence", "LossSpike", "RolledBack", "BatchesSkipped", "Skipped on purpose"):
+        assert told in page
+    sentence = next(each for each in story(result) if each.startswith("Training saw that the loss of step"))
+    assert "it went back from step" in sentence
+    assert "are not fed again" in sentence
+    back = next(entry for entry in result["trace"] if entry["kind"] == "RolledBack")
+    assert back["before"]["loss"] > 10
+    assert back["after"]["loss"] < 3
+    assert trace_recorded(tmp_path / "report")[1] == trace({}, event_lines(job.folder), ledger_lines(job.folder))
     last = parse(Progress, (job.folder / "reports.jsonl").read_text().splitlines()[-1])
     assert last.watched is not None
     assert last.watched.rollbacks == 1
