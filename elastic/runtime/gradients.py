@@ -59,10 +59,10 @@ class Gradients:
 
         `add` sums the tensors over all workers in place. With one worker nothing is copied or sent. `lengths` tells
         whether lengths are wanted, by all workers or by none; that reads every gradient twice more. `whole` wants the
-        length of the sum alone, for which every gradient is read once more.
+        length of the sum alone, for which every gradient is read once more; so does `lengths` with one worker.
         """
         if world == 1:
-            return Total([list(row)], whole=self._own_square() if whole else None)
+            return Total([list(row)], whole=self.square() if lengths or whole else None)
         width = len(row) + 1
         self._lay_out(world * width)
         for flat in self._flats:
@@ -93,11 +93,12 @@ class Gradients:
             return Total(plain, whole=float(self._square()))
         return Total(plain, tuple(each[-1] for each in rows), float(self._square()))
 
-    def _own_square(self) -> float:
-        """Squared length of the gradients where they are not in the buffers: one worker's."""
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        lengths = [torch.linalg.vector_norm(each, dtype=_LENGTH.get(each.dtype)) for each in gradients]
-        return float(torch.stack([(length * length).to(self.device, torch.float32) for length in lengths]).sum())
+    def square(self) -> float:
+        """Squared length of this worker's gradients as they are."""
+        grads = [p.grad for p in self._parameters if p.grad is not None]
+        lengths = [torch.linalg.vector_norm(grad, dtype=_LENGTH.get(grad.dtype)) for grad in grads]
+        squares = [(length * length).to(self.device, torch.float32) for length in lengths]
+        return float(torch.stack(squares).sum()) if squares else 0.0
 
     def _square(self) -> torch.Tensor:
         """Squared length of what is in the buffers, whose tail is empty now."""

@@ -143,10 +143,15 @@ class Monitor:
         if stopped:
             raise TrainingStoppedError(stopped)
 
+    @property
+    def lr_factor(self) -> float:
+        """By which `rate` lowers the learning rates."""
+        return self._state.watch.measures.lr_factor
+
     @contextmanager
     def rate(self) -> Iterator[None]:
         """Lowers the learning rates within the block: always from what they are without it."""
-        factor = self._state.watch.measures.lr_factor
+        factor = self.lr_factor
         groups = self._state.optimizer.param_groups
         if factor == 1.0:
             yield

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     import torch
 
+    from kfp_volcano.elastic.runtime.accumulation import FirstPart
     from kfp_volcano.elastic.runtime.gradients import Total
+    from kfp_volcano.elastic.runtime.learning import Learning
     from kfp_volcano.elastic.runtime.message import Row
     from kfp_volcano.elastic.runtime.share import Attempt
     from kfp_volcano.elastic.sharding import Plan
@@ -57,11 +59,13 @@ class State:
         optimizer: torch.optim.Optimizer,
         others: Mapping[str, Stateful],
         plan: Plan,
+        learning: Learning,
         monitor: Monitor,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.plan = plan
+        self.learning = learning
         self.lineage = ledger.genesis(seed=plan.seed, size=plan.size, batch=plan.batch, epochs=plan.epochs)
         """Digest of all attempts that led here (`elastic.ledger`)."""
         self.steps = 0
@@ -99,11 +103,21 @@ class State:
         return self.watch.measures.rollbacks * _ROLLBACK + self.steps
 
     def committed(
-        self, attempt: Attempt, lineage: str, rows: Sequence[Row], total: Total | None, *, batch: int, at: float
+        self,
+        attempt: Attempt,
+        lineage: str,
+        rows: Sequence[Row],
+        total: Total | None,
+        *,
+        first: FirstPart | None,
+        batch: int,
+        at: float,
     ) -> None:
         """Counts a step that all workers have committed, and keeps what it tells."""
         if total is not None and total.parts and total.whole is not None:
             self.noise.add([row.count for row in rows], total.parts, total.whole)
+        elif first is not None and total is not None and total.whole is not None:
+            self.noise.add_first(first.count, attempt.count, first.square, total.whole)
         self.steps, self.lineage = attempt.step + 1, lineage
         self.cursor = self.plan.after(self.cursor, attempt.count)
         self.trend.add(sum(row.loss for row in rows))
@@ -187,6 +201,7 @@ class State:
                 "watch": self.watch.state_dict(),
                 "evaluations": self.evaluations.state_dict(),
                 "stopped_early": self.stopped_early,
+                "learning": self.learning.state_dict(),
             },
         }
 
@@ -203,12 +218,8 @@ class State:
         self.metrics = dict(training["metrics"])
         self.history.load_state_dict(training["history"])
         self.stopped_early = training.get("stopped_early", "")
-        parts: dict[str, _Part] = {
-            "noise": self.noise,
-            "trend": self.trend,
-            "watch": self.watch,
-            "evaluations": self.evaluations,
-        }
+        parts: dict[str, _Part] = {"noise": self.noise, "trend": self.trend, "learning": self.learning}
+        parts |= {"watch": self.watch, "evaluations": self.evaluations}
         for name, part in parts.items():
             if name in training:  # not in older checkpoints
                 part.load_state_dict(training[name])

@@ -6,15 +6,13 @@ import json
 import os
 import secrets
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
-from kfp_volcano.elastic.sharding import Plan
 from kfp_volcano.errors import KfpVolcanoError, Problem, SpecError
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.codec import typed
-from kfp_volcano.schemas.monitor import Monitor
 from kfp_volcano.schemas.training_job import RuntimeSettings
 
 if TYPE_CHECKING:
@@ -48,14 +46,6 @@ class Surroundings:
         """A name for files of this process alone."""
         return f"{self.pod}-{self.incarnation}"
 
-    def plan(self, *, size: int, batch: int | None, epochs: int, seed: int) -> Plan:
-        """The plan of a training's data here; raises SpecError where nobody says the batch, or numbers are wrong."""
-        chosen = self.settings.batch if self.settings.batch is not None else batch
-        if chosen is None:
-            remedy = "set elasticity.batch.global in the TrainingJob, or pass batch="
-            raise SpecError([Problem("batch", "nobody says how many samples a global batch has", remedy)])
-        return Plan(size=size, batch=chosen, epochs=epochs, seed=seed)
-
     @classmethod
     def read(cls, environ: Mapping[str, str], *, job_dir: Path | None = None) -> Surroundings:
         """Reads the environment that the Job's manifest sets; `job_dir` is used where it names none.
@@ -77,13 +67,8 @@ class Surroundings:
             problems += _unwritable(folder)
         settings = RuntimeSettings()
         try:
-            given = json.loads(environ.get(names.ENV_ELASTICITY) or "{}")
-            known = {field.name for field in fields(RuntimeSettings)}
-            told = {key: value for key, value in given.items() if key in known}
-            if "monitor" in told:
-                told["monitor"] = typed(Monitor, told["monitor"])
-            settings = RuntimeSettings(**told)
-        except (ValueError, AttributeError, TypeError) as error:
+            settings = _settings(json.loads(environ.get(names.ENV_ELASTICITY) or "{}"))
+        except (ValueError, TypeError, AttributeError) as error:
             problems.append(Problem(names.ENV_ELASTICITY, f"is not the JSON of RuntimeSettings: {error}"))
         if problems:
             raise SpecError(problems, source="environment")
@@ -96,6 +81,15 @@ class Surroundings:
             job_dir=folder,
             settings=settings,
         )
+
+
+def _settings(given: Mapping[str, Any]) -> RuntimeSettings:
+    """What a newer version added is ignored."""
+    parts: dict[str, Any] = {}
+    for name, kind in get_type_hints(RuntimeSettings).items():
+        if name in given:
+            parts[name] = typed(cast("type[Any]", kind), given[name]) if is_dataclass(kind) else given[name]
+    return RuntimeSettings(**parts)
 
 
 def end_script_with_exit_code() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ rows = st.builds(
     loss=st.floats(-100, 100, width=32),
     node=st.integers(0, 2**24 - 1),
     summed_s=st.floats(0, 5, width=32),
+    noise=st.sampled_from([-1.0, 0.0, math.inf]) | st.floats(0, 2**20, width=32),
     norm=st.floats(-1, 100, width=32),
     evaluated=st.integers(0, 2**20),
     metrics=st.tuples(*[st.floats(-1, 1, width=32)] * METRICS),

@@ -20,8 +20,7 @@ from kfp_volcano.volcano.launcher.report import write_report
 from kfp_volcano.volcano.launcher.result import build_result
 from kfp_volcano.volcano.launcher.story import exact, story
 from kfp_volcano.volcano.launcher.trace import as_json, event_lines, trace, trace_recorded
-
-from .conftest import Job
+from live.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +38,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]
     """The script by one worker outside any Job."""
 
     def run(*, epochs: int = 6, monitor: dict[str, Any]) -> Job:
-        job = Job(tmp_path / "alone", epochs, 0.0, SCRIPT, {})
+        job = Job(tmp_path / "alone", SCRIPT, {})
         settings = {"checkpoint_keep": 4, "checkpoint_every_s": 3600, "monitor": monitor}
         monkeypatch.setenv(names.ENV_ELASTICITY, json.dumps(settings))
         monkeypatch.setenv(names.ENV_JOB_DIR, str(job.folder))
@@ -98,7 +97,7 @@ def test_a_fault_that_comes_back_ends_the_training_after_the_rollbacks_that_are_
     monitor = watching("rollback", rollback={"limit": 2})
     with pytest.raises(TrainingStoppedError, match="the loss of step"):
         train(monitor=monitor)
-    job = Job(tmp_path / "alone", 6, 0.0, SCRIPT, {})
+    job = Job(tmp_path / "alone", SCRIPT, {})
     assert kinds(job).count(Kind.ROLLED_BACK) == 2
     assert kinds(job)[-1] is Kind.STOPPED
     factors = [event.facts["factor"] for event in job.events() if event.kind is Kind.RATE_LOWERED]
