@@ -39,6 +39,7 @@ def build_result(
     manifest: Mapping[str, Any] | None,
     started_at: float,
     ended_at: float,
+    trace: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """The figures of a run, for a training that ended well or badly.
 
@@ -49,6 +50,7 @@ def build_result(
         manifest: `final/manifest.json`; None or empty where training did not end.
         started_at: When the run began, Unix seconds.
         ended_at: When the run ended, Unix seconds.
+        trace: The story of the Job (`launcher.trace`).
 
     Returns:
         A JSON object that `schemas/json/result.v1.schema.json` describes.
@@ -83,6 +85,7 @@ def build_result(
         "other_gang": gangs[0] if gangs else None,
         "other_gangs": gangs,
         "gpus": queue_timeline.gpus(lines) if lines else None,
+        "trace": list(trace),
         "problems": [str(problem) for problem in audit.problems] if audit else [],
         "notes": _notes(audit, lines, final),
     }
@@ -107,7 +110,7 @@ def _initial_workers(job: Manifest, annotations: Mapping[str, str]) -> int:
 
 
 def _samples(audit: Audit | None) -> dict[str, Any]:
-    fields = ("samples_expected", "samples_seen", "duplicates", "missing", "batches_sha256")
+    fields = ("samples_expected", "samples_seen", "duplicates", "missing", "skipped", "batches_sha256")
     return {field: getattr(audit, field) if audit else None for field in fields}
 
 
