@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kfp_volcano.elastic.ledger import Audit
-
-    from .conftest import Job
+    from live.job import Job
 
 
 def assert_equal(audit: Audit, alone: Audit) -> None:
