@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.runtime import noise
 from kfp_volcano.elastic.runtime.accumulation import Accumulation
 from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_cpu
+from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
@@ -22,10 +22,12 @@ from kfp_volcano.elastic.runtime.learning import Learning
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
 from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
+from kfp_volcano.elastic.runtime.shards import sharded, to_whole
 from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.runtime.state import State
+from kfp_volcano.elastic.runtime.summing import summed
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
-from kfp_volcano.elastic.runtime.wishes import Wishes
+from kfp_volcano.elastic.runtime.wishes import LEFT, Wishes
 from kfp_volcano.elastic.sharding import share
 from kfp_volcano.errors import SpecError
 
@@ -38,14 +40,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.scaling import Rule
     from kfp_volcano.schemas.batch import Batch
 
-__all__ = ["LEFT", "Training"]
-
-LEFT = 128 + signal.SIGTERM
-"""Exit code of a worker that left an unfinished training: 143, as of any process that a SIGTERM ended.
-
-Not 0: Volcano counts a pod that succeeded towards its task's completion, and a drained node would "complete" the gang
-of an unfinished Job. A pod being deleted is not restarted whatever its code, and one that was only signalled should be.
-"""
+__all__ = ["Training"]
 
 _BACKOFF_S = 0.05
 _FINAL_PATIENCE_S = 10.0
@@ -54,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class Training:
-    """Iterates over this worker's shares of all global batches that are still to be committed.
+    """Iterates over this process' shares of all global batches that are still to be committed.
 
     All workers run the same script with the same arguments. What they share is the model's and the optimizer's state,
     the cursor and what `state` names; a newcomer takes it from a peer, a restarted Job from the newest checkpoint.
@@ -95,20 +90,21 @@ class Training:
         job_dir: str | Path | None = None,
     ) -> None:
         try:
-            self._here = Surroundings.read(os.environ, job_dir=None if job_dir is None else Path(job_dir))
+            self._here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
             settings, data = self._here.settings, {"size": size, "epochs": epochs, "seed": seed}
             learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, **data)
             self._plan, self._sizing = learning.plan, learning.sizing
+            self._crew = Crew(self._here.rank, self._here.processes)
+            self._flat = not sharded(model, optimizer, self._crew.size)
         except SpecError:
             end_script_with_exit_code()
             raise
-        threads = cpu_share(self._here, os.environ)
-        if threads is not None:
+        if (threads := cpu_share(self._here, os.environ)) is not None:
             torch.set_num_threads(threads)
         self._state = State(model, optimizer, state or {}, self._plan, learning)
         self._parts = Accumulation()
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
-        self._group: Group = Solo()
+        self._group: Group = Solo(self._crew)
         self._journal = Journal(self._here)
         self._reporter: Reporter | None = None
         self._checkpoints: Checkpoints | None = None
@@ -130,13 +126,13 @@ class Training:
 
     @property
     def first(self) -> bool:
-        """Whether this worker is the one that evaluates, logs and prints. Changes when that worker leaves."""
+        """Whether this process is the one that evaluates, logs and prints. Changes when its worker leaves."""
         return self._group.rank == 0
 
     @property
     def workers(self) -> int:
         """How many workers train now."""
-        return self._group.world
+        return self._group.world // self._crew.size
 
     @property
     def steps(self) -> int:
@@ -160,8 +156,9 @@ class Training:
             SystemExit: this worker was told to leave (SIGTERM) before the end; with code `LEFT`.
             OSError: the job folder cannot be written any more.
         """
-        if self._final is not None and self._final.exists():
+        if self._final is not None and self._crew.any(self._final.exists()):
             _log.info("the training is finished already: its final model is in %s", self._here.job_dir)
+            self._crew.part()
             return
         with self._wishes.listening():
             self._begin()
@@ -209,12 +206,12 @@ class Training:
     @property
     def _batch(self) -> int:
         """Samples in the global batch of as many workers as there are."""
-        return self._sizing.batch(self._group.world)
+        return self._sizing.batch(self.workers)
 
     def _shares(self) -> Iterator[Share]:
         while True:
             not_yet_joined = self._group.rendezvous == ""
-            if not self._finished and (self._parting or (self._wishes.leave and not_yet_joined)):
+            if not self._finished and (self._parting or (not_yet_joined and self._crew.any(self._wishes.leave))):
                 self._leave()
             if self._finished:
                 if self._silent_since is not None:
@@ -231,13 +228,16 @@ class Training:
             current = self._next()
             self._state.optimizer.zero_grad(set_to_none=True)
             self._parts.begin()
-            if len(current.ids) == 0:
+            if len(current.ids) == 0:  # never where the model is sharded
                 self._settle(current.attempt)
                 continue
             yield from self._parts_of(current)
 
     def _parts_of(self, current: Share) -> Iterator[Share]:
-        for part in current.parts(self._sizing.parts(len(current.ids))):
+        # The processes of a sharded model need each other's passes, and so equally many.
+        attempt = current.attempt
+        share = attempt.mine if self._flat else -(-attempt.count // attempt.world)
+        for part in current.parts(self._sizing.parts(share * self._crew.size)):
             self._share = part
             yield part
             if self._share is not None:
@@ -246,7 +246,7 @@ class Training:
     def _renew(self) -> bool:
         step = -1 if self._stray else self.steps
         if not self._group.renew(step, patient=not self._finished):
-            if self._wishes.leave and not self._parting:
+            if not self._parting and self._crew.any(self._wishes.leave):
                 self._parting = True
                 self._save(wait=True)  # whoever knew this state may be gone
             time.sleep(_BACKOFF_S)
@@ -265,13 +265,15 @@ class Training:
             epoch=cursor.epoch,
             parent=self._state.lineage,
             world=group.world,
+            processes=self._crew.size,
             rank=group.rank,
             count=len(batch),
             mine=len(ids),
         )
         self._journal.feed(attempt, ids)
         return Share(
-            ids=ids,
+            ids=ids if self._flat or len(ids) else batch[:1],
+            counts=len(ids) > 0,
             epoch=attempt.epoch,
             attempt=attempt,
             last=self._plan.after(cursor, len(batch)).epoch > cursor.epoch,
@@ -291,7 +293,7 @@ class Training:
         )
         began = time.perf_counter()
         lengths = noise.looks(attempt.step) if attempt.world > 1 else self._parts.first is not None
-        total = self._gradients.total(row.numbers(), attempt.rank, attempt.world, self._group.add, lengths=lengths)
+        total = summed(self._gradients, row.numbers(), self._group, self._crew, flat=self._flat, lengths=lengths)
         self._summed_s = time.perf_counter() - began
         rows = [Row.of(values) for values in total.rows] if total else []
         reason = Row.disagreement(rows, attempt.count)
@@ -322,7 +324,7 @@ class Training:
         now, loss = time.time(), sum(row.loss for row in rows)
         samples = self.samples + attempt.count
         lr = self._state.learning.prepare(
-            workers=attempt.world, samples=self.samples, count=attempt.count, noise_scale=rows[0].noise_scale
+            workers=attempt.workers, samples=self.samples, count=attempt.count, noise_scale=rows[0].noise_scale
         )
         lineage = self._journal.commit(attempt, loss=loss, samples=samples, lr=lr, at=now)
         self._state.optimizer.step()
@@ -340,7 +342,9 @@ class Training:
 
     def _decide(self, rows: list[Row]) -> None:
         decision = Decision.of(rows, silence_s=SILENCE_S)
-        if Flag.LEAVING in rows[self._group.rank].flags:
+        first = self._group.rank - self._crew.rank
+        if any(Flag.LEAVING in row.flags for row in rows[first : first + self._crew.size]):
+            self._wishes.leave = True
             self._parting = decision.part
             if not decision.part and self._silent_since is None:
                 self._group.fall_silent()
@@ -349,20 +353,24 @@ class Training:
         if decision.save:
             self._saved_at = time.monotonic()
             self._wishes.save = False
-            if self.first:
+            if self._group.rank < self._crew.size:
                 self._save(wait=decision.everyone)
 
     def _save(self, *, wait: bool) -> None:
-        if self._checkpoints is not None:
-            state = copy_to_cpu(self._state.state_dict())
-            started = self._checkpoints.save(state, self._state.about(), before=self._journal.sync, wait=wait)
-            self._wishes.save = not started
+        if self._checkpoints is None:
+            return
+        state = self._state.whole()
+        if self._crew.rank == 0:
+            about, sync = self._state.about(), self._journal.sync
+            self._wishes.save = not self._checkpoints.save(copy_to_cpu(state), about, before=sync, wait=wait)
 
     # ------------------------------------------------------------------ begin and end
 
     def _begin(self) -> None:
         here = self._here
-        saved = None if self._checkpoints is None else self._checkpoints.newest()
+        saved = None if self._checkpoints is None else self._crew.from_first(self._checkpoints.newest)
+        if saved is None and self._flat:
+            self._crew.level(self._state.state_dict, self._state.load_state_dict)
         if saved is not None:
             self._state.load_state_dict(saved)
             _log.info("going on from the checkpoint after step %d", self.steps)
@@ -370,10 +378,12 @@ class Training:
         if here.coordinator is not None:
             self._reporter = Reporter(here.coordinator)
             self._group = ReplicaGroup(
+                crew=self._crew,
+                flat=self._flat,
                 coordinator=here.coordinator,
                 address=here.address,
                 name=here.pod,
-                state=self._state.state_dict,
+                state=self._state.part,
                 load=self._state.load_state_dict,
                 cuda=self._gradients.device.type == "cuda",
                 gone=lambda: self._wishes.leave,
@@ -382,15 +392,20 @@ class Training:
     def _leave(self) -> None:
         self._journal.leave(self.steps, "SIGTERM")
         _log.info("left after step %d", self.steps)
+        self._crew.part()
         raise SystemExit(LEFT)
 
     def _finish(self) -> None:
         """Leaves the final model behind, once: the first worker writes it, the next one where it does not come."""
         self._group.close()
-        if self._final is not None and not self._final.wait(_FINAL_PATIENCE_S * self._group.rank):
-            self._journal.sync()
-            self._final.write(self._state.model, self._state.about())
+        final, patience = self._final, _FINAL_PATIENCE_S * (self._group.rank // self._crew.size)
+        if final is not None and self._crew.from_first(lambda: not final.wait(patience)):
+            model = to_whole(self._state.model.state_dict())
+            if self._crew.rank == 0:
+                self._journal.sync()
+                final.write(model, self._state.about())
         self._journal.leave(self.steps, "finished")
+        self._crew.part()
 
     def _release(self) -> None:
         self._group.close()

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Wishes"]
+__all__ = ["LEFT", "Wishes"]
+
+LEFT = 128 + signal.SIGTERM
+"""Exit code of a worker that left an unfinished training: 143, as of any process that a SIGTERM ended.
+
+Not 0: Volcano counts a pod that succeeded towards its task's completion, and a drained node would "complete" the gang
+of an unfinished Job. A pod being deleted is not restarted whatever its code, and one that was only signalled should be.
+"""
 
 
 class Wishes:
