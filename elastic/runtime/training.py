@@ -92,6 +92,8 @@ class Training:
         self._state = State(model, optimizer, state or {}, self._plan)
         self._lr = lr
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
+        if self._gradients.device.type == "cuda":
+            torch.cuda.set_device(self._gradients.device)  # where NCCL and torchft work
         self._group: Group = Solo(self._crew)
         self._journal = Journal(self._here)
         self._reporter: Reporter | None = None
