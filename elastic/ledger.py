@@ -98,6 +98,8 @@ class Commit:
     samples: int
     """All samples committed, this step's included."""
     time: float
+    lr: float | None = None
+    """What the step learned at, of the first parameter group; None in ledgers of versions before 0.2."""
     processes: int = 1
     """Processes of each worker; ledgers of versions before 0.2 do not say it."""
 
@@ -372,12 +374,13 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "str": str,
     "int": int,
     "float": (int, float),
+    "float | None": (int, float, type(None)),
     "list[int]": list,
     "dict[str, float]": dict,
 }
 _FIELDS = {kind: [(entry.name, _TYPES[str(entry.type)]) for entry in fields(kind)] for kind in _KINDS.values()}
 
-_DEFAULTS = {kind: {entry.name for entry in fields(kind) if entry.default is not MISSING} for kind in _KINDS.values()}
+_OPTIONAL = {entry.name for kind in _KINDS.values() for entry in fields(kind) if entry.default is not MISSING}
 
 
 def _parse(line: str) -> Entry:
@@ -385,8 +388,8 @@ def _parse(line: str) -> Entry:
     if not isinstance(value, dict):
         raise TypeError(f"a JSON {type(value).__name__} where an object must be")
     kind = _KINDS[value.pop("kind")]
-    # A field of a newer version is no damage; a missing one without a default, or one of another type, is.
-    known = {name: value[name] for name, _ in _FIELDS[kind] if name in value or name not in _DEFAULTS[kind]}
+    # A field of a newer version is no damage; a missing one, or one of another type, is.
+    known = {name: value[name] for name, _ in _FIELDS[kind] if name in value or name not in _OPTIONAL}
     for name, types in _FIELDS[kind]:
         if name in known and not isinstance(known[name], types):
             raise TypeError(f"{name} is {known[name]!r}")

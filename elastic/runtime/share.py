@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic import ledger
+from kfp_volcano.elastic.sharding import bounds
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
     from numpy.typing import NDArray
+
+    from kfp_volcano.elastic.runtime.group import Group
+    from kfp_volcano.elastic.runtime.state import State
 
 __all__ = ["Attempt", "Share"]
 
@@ -31,6 +39,21 @@ class Attempt:
     mine: int
     """Samples in this process' share."""
 
+    @classmethod
+    def of(cls, state: State, group: Group, count: int, mine: int, *, processes: int) -> Attempt:
+        """The try at the step that follows a state by a group's workers, which have so many processes each."""
+        return cls(
+            digest=ledger.attempt_digest(state.lineage, group.rendezvous, state.steps),
+            step=state.steps,
+            epoch=state.cursor.epoch,
+            parent=state.lineage,
+            world=group.world,
+            processes=processes,
+            rank=group.rank,
+            count=count,
+            mine=mine,
+        )
+
     @property
     def workers(self) -> int:
         """How many workers take part."""
@@ -39,19 +62,34 @@ class Attempt:
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """This worker's part of a global batch."""
+    """This worker's part of a global batch; or a part of that, where it does not fit its device at once."""
 
     ids: NDArray[np.int64]
-    """Which samples to feed: indices into the dataset. One that counts nothing where a process of a sharded model has
-    none, for its siblings need its passes."""
+    """Which samples to feed: indices into the dataset."""
+    spare: NDArray[np.int64]
+    """What a process feeds that has none, where the others that share its model need its passes."""
+    counts: bool = True
+    """Whether its samples are of the batch; not for the spare ones."""
     epoch: int
     """Counted from 0."""
     committed: bool = False
-    """Whether the whole batch has counted; known after `Training.step`."""
+    """Whether the whole batch has counted; known after `Training.step` of the share's last part."""
     attempt: Attempt
     """What the ledger calls it."""
     last: bool
     """Whether the batch is its epoch's last."""
+    opens: bool = True
+    """Whether it is the share's first part."""
+    closes: bool = True
+    """Whether it is the share's last part."""
+
+    def parts(self, count: int) -> Iterator[Share]:
+        """The share in so many parts, whose samples differ by one at most."""
+        for index in range(count):
+            start, end = bounds(len(self.ids), index, count)
+            ids, some = self.ids[start:end], start < end
+            ids = ids if some else self.spare
+            yield replace(self, ids=ids, counts=some, opens=index == 0, closes=index == count - 1)
 
     @property
     def ends_epoch(self) -> bool:

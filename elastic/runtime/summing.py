@@ -35,8 +35,8 @@ def summed(
     """
     size = 1 if flat else crew.size
     rank, world = group.rank // size, group.world // size
-    total = gradients.total(row, rank, world, group.add, lengths=lengths)
-    if flat:
+    total = gradients.total(row, rank, world, group.add, lengths=lengths and (size == 1 or world > 1))
+    if size == 1:
         return total if crew.all(total is not None) else None
     width = len(row)
     numbers = [0.0] * (1 + world * (width + 1) + 1)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.runtime import noise
+from kfp_volcano.elastic.runtime.accumulation import Accumulation
 from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_cpu
 from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
+from kfp_volcano.elastic.runtime.learning import Learning
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
 from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
@@ -26,14 +27,17 @@ from kfp_volcano.elastic.runtime.state import State
 from kfp_volcano.elastic.runtime.summing import summed
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
 from kfp_volcano.elastic.runtime.wishes import LEFT, Wishes
-from kfp_volcano.elastic.scaling import scale
 from kfp_volcano.elastic.sharding import share
 from kfp_volcano.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from torch.optim.lr_scheduler import LRScheduler
+
     from kfp_volcano.elastic.runtime.state import Stateful
+    from kfp_volcano.elastic.scaling import Rule
+    from kfp_volcano.schemas.batch import Batch
 
 __all__ = ["Training"]
 
@@ -55,9 +59,13 @@ class Training:
         optimizer: over the parameters whose gradients are summed. Clip gradients in a hook of it
             (`optimizer.register_step_pre_hook`): they are whole only then.
         size: samples in the dataset.
-        batch: samples in a global batch; the TrainingJob's `elasticity.batch.global` comes before it.
+        batch: samples in a global batch, or all there is to say of it; the TrainingJob's `elasticity.batch` comes
+            before it.
         epochs: how often each sample is fed.
-        lr: learning rate, or a function from samples committed to it; None leaves the optimizer's alone.
+        lr: learning rate at the base batch, a function from samples committed to it, or a scheduler built on the
+            optimizer, which takes a step for each `batch` samples; None leaves the optimizer's as it is.
+        rule: how learning rate and betas follow the batch, a function of its argument alone (`elasticity.batch.rule:
+            custom`).
         seed: fixes the order of the samples, with the epoch.
         state: further objects whose state belongs to the training.
         job_dir: where checkpoints, ledgers and the final model go outside a Job; None: nowhere.
@@ -73,15 +81,18 @@ class Training:
         *,
         size: int,
         epochs: int,
-        batch: int | None = None,
-        lr: float | Callable[[int], float] | None = None,
+        batch: int | Batch | None = None,
+        lr: float | Callable[[int], float] | LRScheduler | None = None,
+        rule: Rule | None = None,
         seed: int = 0,
         state: Mapping[str, Stateful] | None = None,
         job_dir: str | Path | None = None,
     ) -> None:
         try:
             self._here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
-            self._plan = self._here.plan(size=size, batch=batch, epochs=epochs, seed=seed)
+            settings, data = self._here.settings, {"size": size, "epochs": epochs, "seed": seed}
+            learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, **data)
+            self._plan, self._sizing = learning.plan, learning.sizing
             self._crew = Crew(self._here.rank, self._here.processes)
             self._flat = not sharded(model, optimizer, self._crew.size)
         except SpecError:
@@ -89,11 +100,9 @@ class Training:
             raise
         if (threads := cpu_share(self._here, os.environ)) is not None:
             torch.set_num_threads(threads)
-        self._state = State(model, optimizer, state or {}, self._plan)
-        self._lr = lr
+        self._state = State(model, optimizer, state or {}, self._plan, learning)
+        self._parts = Accumulation()
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
-        if self._gradients.device.type == "cuda":
-            torch.cuda.set_device(self._gradients.device)  # where NCCL and torchft work
         self._group: Group = Solo(self._crew)
         self._journal = Journal(self._here)
         self._reporter: Reporter | None = None
@@ -161,16 +170,20 @@ class Training:
     def step(self, loss: torch.Tensor) -> bool:
         """Backward pass, sum over all workers, update. True if the batch counts; else the loop yields it again.
 
+        Of a share that is fed in parts only the last one's call sums and updates; the others return False.
+
         Args:
             loss: the mean over this share's samples, a scalar.
         """
         current, self._share = self._share, None
         if current is None:
             raise RuntimeError("call step(loss) once for each share that the loop yields")
-        attempt = current.attempt
-        weight = attempt.mine / attempt.count
-        torch.autograd.backward(loss if attempt.world == 1 else loss * weight)
-        current.committed = self._settle(attempt, float(loss.detach()) * weight)
+        self._parts.add(current, loss)
+        if not current.closes:
+            if current.opens and current.attempt.world == 1 and noise.looks(current.attempt.step):
+                self._parts.look(current, self._gradients.square())
+            return False
+        current.committed = self._settle(current.attempt)
         return current.committed
 
     def log(self, **values: float) -> None:
@@ -192,7 +205,7 @@ class Training:
     @property
     def _batch(self) -> int:
         """Samples in the global batch of as many workers as there are."""
-        return self._plan.batch
+        return self._sizing.batch(self.workers)
 
     def _shares(self) -> Iterator[Share]:
         while True:
@@ -213,11 +226,18 @@ class Training:
                 return
             current = self._next()
             self._state.optimizer.zero_grad(set_to_none=True)
-            if len(current.ids) == 0:  # never where the model is sharded
-                self._settle(current.attempt, 0.0)
+            self._parts.begin()
+            if self._flat and len(current.ids) == 0:
+                self._settle(current.attempt)
                 continue
-            self._share = current
-            yield current
+            yield from self._parts_of(current)
+
+    def _parts_of(self, current: Share) -> Iterator[Share]:
+        # The processes that share a model pass through it equally often.
+        largest = len(current.ids) if self._flat else -(-current.attempt.count // current.attempt.world)
+        for part in current.parts(self._sizing.parts(largest)):
+            self._share = part
+            yield part
             if self._share is not None:
                 raise RuntimeError("the share was not trained on: call step(loss) in the loop's body")
 
@@ -233,42 +253,33 @@ class Training:
         return True
 
     def _next(self) -> Share:
-        step, group = self.steps, self._group
-        cursor = self._state.cursor
+        group, cursor = self._group, self._state.cursor
         batch = self._plan.ids(cursor, self._batch)
         ids = share(batch, group.rank, group.world)
-        attempt = Attempt(
-            digest=ledger.attempt_digest(self._state.lineage, group.rendezvous, step),
-            step=step,
-            epoch=cursor.epoch,
-            parent=self._state.lineage,
-            world=group.world,
-            processes=self._crew.size,
-            rank=group.rank,
-            count=len(batch),
-            mine=len(ids),
-        )
+        attempt = Attempt.of(self._state, group, len(batch), len(ids), processes=self._crew.size)
         self._journal.feed(attempt, ids)
         return Share(
-            ids=ids if self._flat or len(ids) else batch[:1],
+            ids=ids,
+            spare=batch[:1],
             epoch=attempt.epoch,
             attempt=attempt,
             last=self._plan.after(cursor, len(batch)).epoch > cursor.epoch,
         )
 
-    def _settle(self, attempt: Attempt, loss: float) -> bool:
+    def _settle(self, attempt: Attempt) -> bool:
         """Sums, and commits or discards; decides, as every worker does, what comes next."""
         row = Row(
             state=Row.state_of(self._state.lineage),
             flags=self._flags(),
             silent_s=self._silent_s(),
             count=attempt.mine,
-            loss=loss,
+            loss=self._parts.loss,
             node=self._node,
             summed_s=self._summed_s,
+            noise=Row.noise_of(self._state.noise.scale),
         )
         began = time.perf_counter()
-        lengths = attempt.step % noise.EVERY == 0
+        lengths = noise.looks(attempt.step) if attempt.world > 1 else self._parts.first is not None
         total = summed(self._gradients, row.numbers(), self._group, self._crew, flat=self._flat, lengths=lengths)
         self._summed_s = time.perf_counter() - began
         rows = [Row.of(values) for values in total.rows] if total else []
@@ -299,10 +310,12 @@ class Training:
     def _commit(self, attempt: Attempt, rows: list[Row], total: Total | None) -> None:
         now, loss = time.time(), sum(row.loss for row in rows)
         samples = self.samples + attempt.count
-        lineage = self._journal.commit(attempt, loss=loss, samples=samples, at=now)
-        lr = self._set_lr()
+        lr = self._state.learning.prepare(
+            workers=attempt.workers, samples=self.samples, count=attempt.count, noise_scale=rows[0].noise_scale
+        )
+        lineage = self._journal.commit(attempt, loss=loss, samples=samples, lr=lr, at=now)
         self._state.optimizer.step()
-        self._state.committed(attempt, lineage, rows, total, batch=self._batch, at=now)
+        self._state.committed(attempt, lineage, rows, total, first=self._parts.first, batch=self._batch, at=now)
         if self.first and self._reporter is not None and (self._reporter.due() or self._finished):
             self._reporter.offer(self._state.progress(workers=self.workers, batch=self._batch, loss=loss, lr=lr))
 
@@ -330,19 +343,9 @@ class Training:
             if self._group.rank < self._crew.size:
                 self._save(wait=decision.everyone)
 
-    def _set_lr(self) -> float:
-        if self._lr is not None:
-            base = self._lr(self.samples) if callable(self._lr) else self._lr
-            lr = scale("constant", batch=self._plan.batch, lr=base, workers=self.workers).lr
-            for group in self._state.optimizer.param_groups:
-                group["lr"] = lr
-        return float(self._state.optimizer.param_groups[0]["lr"])
-
     def _save(self, *, wait: bool) -> None:
-        if self._checkpoints is None:
-            return
-        state = self._state.whole()
-        if self._crew.rank == 0:
+        state = None if self._checkpoints is None else self._state.whole()
+        if self._checkpoints is not None and self._crew.rank == 0:
             about, sync = self._state.about(), self._journal.sync
             self._wishes.save = not self._checkpoints.save(copy_to_cpu(state), about, before=sync, wait=wait)
 
