@@ -47,8 +47,16 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.runtime.wishes import LEFT
 
 __all__ = [
-    "LEFT", "Batch", "Factors", "Share", "Situation", "Stateful", "Training", "worker_device", "worker_mesh",
-]  # fmt: skip
+    "LEFT",
+    "Batch",
+    "Factors",
+    "Share",
+    "Situation",
+    "Stateful",
+    "Training",
+    "worker_device",
+    "worker_mesh",
+]
 
 # Read once, when torchft is imported: its lighthouse and managers log several lines a quorum.
 os.environ.setdefault("RUST_LOG", "warn")

@@ -66,10 +66,6 @@ class Share:
 
     ids: NDArray[np.int64]
     """Which samples to feed: indices into the dataset."""
-    spare: NDArray[np.int64]
-    """What a process feeds that has none, where the others that share its model need its passes."""
-    counts: bool = True
-    """Whether its samples are of the batch; not for the spare ones."""
     epoch: int
     """Counted from 0."""
     committed: bool = False
@@ -78,6 +74,9 @@ class Share:
     """What the ledger calls it."""
     last: bool
     """Whether the batch is its epoch's last."""
+    counts: bool = True
+    """Whether its samples count. A process of a sharded model that has none feeds one that does not, for its siblings
+    need its passes."""
     opens: bool = True
     """Whether it is the share's first part."""
     closes: bool = True
@@ -85,11 +84,14 @@ class Share:
 
     def parts(self, count: int) -> Iterator[Share]:
         """The share in so many parts, whose samples differ by one at most."""
+        if count == 1:
+            yield self
+            return
         for index in range(count):
             start, end = bounds(len(self.ids), index, count)
-            ids, some = self.ids[start:end], start < end
-            ids = ids if some else self.spare
-            yield replace(self, ids=ids, counts=some, opens=index == 0, closes=index == count - 1)
+            part = self if start < end else replace(self, counts=False)
+            ids = self.ids[start:end] if start < end else self.ids[:1]
+            yield replace(part, ids=ids, opens=index == 0, closes=index == count - 1)
 
     @property
     def ends_epoch(self) -> bool:

@@ -227,15 +227,15 @@ class Training:
             current = self._next()
             self._state.optimizer.zero_grad(set_to_none=True)
             self._parts.begin()
-            if self._flat and len(current.ids) == 0:
+            if len(current.ids) == 0:  # never where the model is sharded
                 self._settle(current.attempt)
                 continue
             yield from self._parts_of(current)
 
     def _parts_of(self, current: Share) -> Iterator[Share]:
-        # The processes that share a model pass through it equally often.
-        largest = len(current.ids) if self._flat else -(-current.attempt.count // current.attempt.world)
-        for part in current.parts(self._sizing.parts(largest)):
+        # The processes of a sharded model need each other's passes, and so equally many.
+        share = len(current.ids) if self._flat else -(-current.attempt.count // current.attempt.world)
+        for part in current.parts(self._sizing.parts(share * self._crew.size)):
             self._share = part
             yield part
             if self._share is not None:
@@ -259,8 +259,8 @@ class Training:
         attempt = Attempt.of(self._state, group, len(batch), len(ids), processes=self._crew.size)
         self._journal.feed(attempt, ids)
         return Share(
-            ids=ids,
-            spare=batch[:1],
+            ids=ids if self._flat or len(ids) else batch[:1],
+            counts=len(ids) > 0,
             epoch=attempt.epoch,
             attempt=attempt,
             last=self._plan.after(cursor, len(batch)).epoch > cursor.epoch,
