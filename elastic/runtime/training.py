@@ -254,8 +254,7 @@ class Training:
 
     def _parts_of(self, current: Share) -> Iterator[Share]:
         # The processes of a sharded model need each other's passes, and so equally many.
-        attempt = current.attempt
-        share = attempt.mine if self._flat else -(-attempt.count // attempt.world)
+        share = len(current.ids) if self._flat else -(-current.attempt.count // current.attempt.world)
         for part in current.parts(self._sizing.parts(share * self._crew.size)):
             self._share = part
             yield part

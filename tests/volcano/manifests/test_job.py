@@ -584,6 +584,7 @@ def test_pods_learn_where_they_are():
         "PET_MAX_RESTARTS": "3",
         "PET_NPROC_PER_NODE": "2",
         "PET_STANDALONE": "1",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "2",
         "KFP_VOLCANO_PROCS": "2",
         "KFP_VOLCANO_LEADER": "a-1-core-0.a-1",
