@@ -40,16 +40,35 @@ from kfp_volcano.errors import MissingExtraError
 from kfp_volcano.schemas.batch import Batch
 
 if TYPE_CHECKING:
+    from kfp_volcano.elastic.runtime.crew import worker_device, worker_mesh
     from kfp_volcano.elastic.runtime.share import Share
     from kfp_volcano.elastic.runtime.state import Stateful
-    from kfp_volcano.elastic.runtime.training import LEFT, Training
+    from kfp_volcano.elastic.runtime.training import Training
+    from kfp_volcano.elastic.runtime.wishes import LEFT
 
-__all__ = ["LEFT", "Batch", "Factors", "Share", "Situation", "Stateful", "Training"]
+__all__ = [
+    "LEFT",
+    "Batch",
+    "Factors",
+    "Share",
+    "Situation",
+    "Stateful",
+    "Training",
+    "worker_device",
+    "worker_mesh",
+]
 
 # Read once, when torchft is imported: its lighthouse and managers log several lines a quorum.
 os.environ.setdefault("RUST_LOG", "warn")
 
-_MODULES = {"LEFT": "training", "Share": "share", "Stateful": "state", "Training": "training"}
+_MODULES = {
+    "LEFT": "wishes",
+    "Share": "share",
+    "Stateful": "state",
+    "Training": "training",
+    "worker_device": "crew",
+    "worker_mesh": "crew",
+}
 
 
 def __getattr__(name: str) -> Any:

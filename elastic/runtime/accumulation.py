@@ -39,8 +39,8 @@ class Accumulation:
 
     def add(self, share: Share, loss: torch.Tensor) -> None:
         """Backward pass of a part with this mean loss over its samples."""
-        weight = len(share.ids) / share.attempt.count
-        weighted = loss if len(share.ids) == share.attempt.count else loss * weight
+        fed = len(share.ids) if share.counts else 0
+        weighted = loss if fed == share.attempt.count else loss * (fed / share.attempt.count)
         torch.autograd.backward(weighted)
         self._loss = self._loss + weighted.detach()
 

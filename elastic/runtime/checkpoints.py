@@ -147,9 +147,9 @@ class Final:
             time.sleep(_POLL_S)
         return True
 
-    def write(self, model: torch.nn.Module, about: Mapping[str, Any]) -> None:
-        """Writes it, unless it exists. Raises OSError where the volume refuses it."""
-        _publish(self._folder, {"model.pt": copy_to_cpu(dict(model.state_dict()))}, about, owner=self._owner)
+    def write(self, model: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+        """Writes a model's state, unless there is one. Raises OSError where the volume refuses it."""
+        _publish(self._folder, {"model.pt": copy_to_cpu(dict(model))}, about, owner=self._owner)
 
 
 def _publish(path: Path, contents: Mapping[str, Any], about: Mapping[str, Any], *, owner: str) -> bool:

@@ -47,10 +47,13 @@ class Evaluation:
             data and returns metrics that are means over them, and each worker calls it for its part. Without it takes
             nothing, and the first worker calls it.
         size: samples of the evaluation data, or None.
+        processes: how many processes share a model: they need each other's passes, and so evaluate the same part.
     """
 
-    def __init__(self, evaluate: Callable[..., Mapping[str, float]] | None, size: int | None) -> None:
-        self._evaluate, self._size = evaluate, size
+    def __init__(
+        self, evaluate: Callable[..., Mapping[str, float]] | None, size: int | None, *, processes: int = 1
+    ) -> None:
+        self._evaluate, self._size, self._processes = evaluate, size, processes
         self._names: tuple[str, ...] = ()
         self._done: tuple[object, Part] = (None, _NOTHING)
 
@@ -79,14 +82,15 @@ class Evaluation:
         key = state.lineage, rank, world
         if self._done[0] == key:  # the step is done again
             return self._done[1]
+        worker, counts = rank // self._processes, rank % self._processes == 0
         arguments: list[Any] = []
-        count = 1 if rank == 0 else 0
+        count = 1 if worker == 0 else 0
         if self._size is not None:
-            start, end = bounds(self._size, rank, world)
+            start, end = bounds(self._size, worker, world // self._processes)
             count, arguments = end - start, [np.arange(start, end)]
         found = Part(count, self._values(state, *arguments)) if count else _NOTHING
-        self._done = key, found
-        return found
+        self._done = key, found if counts else _NOTHING
+        return self._done[1]
 
     def _values(self, state: State, *arguments: Any) -> tuple[float, ...]:
         assert self._evaluate is not None  # noqa: S101 - `part` has looked

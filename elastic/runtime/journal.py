@@ -80,6 +80,7 @@ class Journal:
                 parent=attempt.parent,
                 lineage=lineage,
                 world=attempt.world,
+                processes=attempt.processes,
                 loss=loss,
                 samples=samples,
                 time=at,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.monitoring import Seen
     from kfp_volcano.elastic.runtime.checkpoints import Checkpoints
+    from kfp_volcano.elastic.runtime.crew import Crew
     from kfp_volcano.elastic.runtime.gradients import Total
     from kfp_volcano.elastic.runtime.group import Group
     from kfp_volcano.elastic.runtime.journal import Journal
@@ -43,6 +44,7 @@ class Monitor:
     Args:
         state: what is watched, and changed; its `watch` decides.
         here: where this worker runs.
+        crew: the processes of this worker.
         journal: the ledger.
         checkpoints: where a rollback goes back to; None: nowhere, so that the learning rate is lowered instead.
         evaluation: the training code's own.
@@ -52,25 +54,31 @@ class Monitor:
         self,
         state: State,
         here: Surroundings,
+        crew: Crew,
         journal: Journal,
         checkpoints: Checkpoints | None,
         evaluation: Evaluation,
     ) -> None:
-        self._state, self._journal, self._checkpoints, self._evaluation = state, journal, checkpoints, evaluation
+        self._state, self._crew, self._journal = state, crew, journal
+        self._checkpoints, self._evaluation = checkpoints, evaluation
         self.events = Events(here.job_dir, owner=here.owner, position=lambda: (state.steps, state.samples))
         self._mark = None if here.job_dir is None else here.job_dir / _MARK
         self._norm = -1.0
 
-    def told(self, rank: int, world: int) -> dict[str, Any]:
+    def told(self, attempt: Attempt) -> dict[str, Any]:
         """What goes into this worker's row: the last step's gradient, and its part of an evaluation that is due."""
-        part = self._evaluation.part(self._state, rank, world)
+        part = self._evaluation.part(self._state, attempt.rank, attempt.world)
         return {"norm": self._norm, "evaluated": part.evaluated, "metrics": part.metrics}
 
     def evaluated(self, rows: Sequence[Row | Part], *, first: bool) -> bool:
         """Takes in what all workers found of the present state, before it changes.
 
+        Args:
+            rows: of all processes.
+            first: whether this one records it.
+
         Returns:
-            Whether this is the `first` worker, which records it, and the state is the best so far.
+            Whether the state is the best so far.
         """
         state = self._state
         metrics = self._evaluation.whole(rows)
@@ -87,7 +95,7 @@ class Monitor:
             self.events.add(Kind.EVALUATED, f"{told}{', the best so far' if judged.best else ''}", **metrics)
             if judged.stop:
                 self.events.add(Kind.STOPPED_EARLY, f"training has finished: {state.stopped_early}")
-        return first and judged.best
+        return judged.best
 
     def last(self, group: Group, device: torch.device) -> bool:
         """As `evaluated`, of the finished training, by a sum of its own; every worker must take part in it."""
@@ -121,7 +129,7 @@ class Monitor:
             samples=state.samples,
             loss=sum(row.loss for row in rows),
             norm=next((row.norm for row in rows if row.norm != -1.0), None),
-            workers=attempt.world,
+            workers=attempt.workers,
         )
         turned = False
         for seen in found:
@@ -134,14 +142,21 @@ class Monitor:
         return turned
 
     def check(self) -> None:
-        """Raises TrainingStoppedError where the watch has ended the training, now or before this worker began."""
+        """Raises TrainingStoppedError where the watch has ended the training."""
         stopped = self._state.watch.measures.stopped
-        if stopped and self._mark is not None:
-            self._mark.write_text(stopped + "\n")
-        elif self._mark is not None and self._mark.exists():
-            stopped = f"{self._mark.read_text().strip()} (remove {self._mark} to go on from the newest checkpoint)"
         if stopped:
+            if self._mark is not None:
+                self._mark.write_text(stopped + "\n")
+            self._crew.part()
             raise TrainingStoppedError(stopped)
+
+    def check_before(self) -> None:
+        """Raises TrainingStoppedError where the watch had ended the training before this worker began."""
+        mark = self._mark
+        if mark is not None and self._crew.any(mark.exists()):
+            self._crew.part()
+            stopped = mark.read_text().strip()
+            raise TrainingStoppedError(f"{stopped} (remove {mark} to go on from the newest checkpoint)")
 
     @property
     def lr_factor(self) -> float:
@@ -196,8 +211,11 @@ class Monitor:
     def _roll_back(self, seen: Seen, *, first: bool) -> bool:
         """Goes back to the newest checkpoint from before a fault; False where there is none."""
         state, watch = self._state, self._state.watch
-        saved = None if self._checkpoints is None else self._checkpoints.newest(until=seen.step - 1)
-        if saved is None or self._checkpoints is None:
+        checkpoints = self._checkpoints
+        saved = None
+        if checkpoints is not None:
+            saved = self._crew.from_first(lambda: checkpoints.newest(until=seen.step - 1))
+        if saved is None or checkpoints is None:
             if first:
                 words = f"there is no checkpoint from before step {seen.step}: the learning rate is lowered instead"
                 self.events.add(Kind.CHECKPOINT_FAILED, words)
@@ -215,7 +233,7 @@ class Monitor:
             skipped = watch.skip(seen.step, batches)
         state.lineage = self._journal.rollback(parent, state, from_step=from_step, reason=seen.message)
         if first:
-            self._checkpoints.withdraw(beyond=state.steps)
+            checkpoints.withdraw(beyond=state.steps)
             words = f"back from step {from_step} to the checkpoint of step {state.steps}"
             self.events.add(Kind.ROLLED_BACK, words, from_step=from_step, to_step=state.steps, why=seen.message)
             if skipped:

@@ -22,7 +22,7 @@ __all__ = ["Attempt", "Share"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A try at a step, seen from one worker."""
+    """A try at a step, seen from one process."""
 
     digest: str
     step: int
@@ -30,28 +30,37 @@ class Attempt:
     parent: str
     """Lineage of the state it begins from."""
     world: int
+    """Processes of all workers."""
+    processes: int = 1
+    """Processes of each worker."""
     rank: int
     count: int
     """Samples in the global batch."""
     mine: int
-    """Samples in this worker's share."""
+    """Samples in this process' share."""
     samples: int
     """Committed before it."""
 
     @classmethod
-    def of(cls, state: State, group: Group, count: int, mine: int) -> Attempt:
-        """The try at the step that follows a state by a group's workers."""
+    def of(cls, state: State, group: Group, *, processes: int, count: int, mine: int) -> Attempt:
+        """The try at the step that follows a state by a group's workers, of so many processes each."""
         return cls(
             digest=ledger.attempt_digest(state.lineage, group.rendezvous, state.steps),
             step=state.steps,
             epoch=state.cursor.epoch,
             parent=state.lineage,
             world=group.world,
+            processes=processes,
             rank=group.rank,
             count=count,
             mine=mine,
             samples=state.samples,
         )
+
+    @property
+    def workers(self) -> int:
+        """How many workers take part."""
+        return self.world // self.processes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,6 +77,9 @@ class Share:
     """What the ledger calls it."""
     last: bool
     """Whether the batch is its epoch's last."""
+    counts: bool = True
+    """Whether its samples count. A process of a sharded model that has none feeds one that does not, for its siblings
+    need its passes."""
     opens: bool = True
     """Whether it is the share's first part."""
     closes: bool = True
@@ -80,7 +92,9 @@ class Share:
             return
         for index in range(count):
             start, end = bounds(len(self.ids), index, count)
-            yield replace(self, ids=self.ids[start:end], opens=index == 0, closes=index == count - 1)
+            part = self if start < end else replace(self, counts=False)
+            ids = self.ids[start:end] if start < end else self.ids[:1]
+            yield replace(part, ids=ids, opens=index == 0, closes=index == count - 1)
 
     @property
     def ends_epoch(self) -> bool:

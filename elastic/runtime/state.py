@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.monitoring import Evaluations, Watch
+from kfp_volcano.elastic.runtime import shards
 from kfp_volcano.elastic.runtime.noise import NoiseScale
 from kfp_volcano.elastic.runtime.progress import History
 from kfp_volcano.elastic.runtime.trend import Trend
@@ -115,7 +116,9 @@ class State:
     ) -> None:
         """Counts a step that all workers have committed, and keeps what it tells."""
         if total is not None and total.parts and total.whole is not None:
-            self.noise.add([row.count for row in rows], total.parts, total.whole)
+            each = len(rows) // len(total.parts)  # one part is of a worker where its processes share the gradient
+            counts = [sum(row.count for row in rows[start : start + each]) for start in range(0, len(rows), each)]
+            self.noise.add(counts, total.parts, total.whole)
         elif first is not None and total is not None and total.whole is not None:
             self.noise.add_first(first.count, attempt.count, first.square, total.whole)
         self.steps, self.lineage = attempt.step + 1, lineage
@@ -124,7 +127,7 @@ class State:
         self.history.commit(
             step=self.steps,
             samples=self.samples,
-            workers=attempt.world,
+            workers=attempt.workers,
             at=at,
             batch=attempt.count if attempt.count == batch else None,
             nodes=len({row.node for row in rows}),
@@ -205,10 +208,19 @@ class State:
             },
         }
 
+    def part(self) -> dict[str, Any]:
+        """What a process of the same rank in another worker needs of it."""
+        return shards.to_local(self.state_dict())  # type: ignore[no-any-return]
+
+    def whole(self) -> dict[str, Any]:
+        """All of it, without shards; the processes of a worker have to ask for it together."""
+        return shards.to_whole(self.state_dict())  # type: ignore[no-any-return]
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over another worker's state, or a checkpoint's."""
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        """Takes over what another worker's process has, or a checkpoint."""
+        model, optimizer = shards.fitted(state["model"], state["optimizer"], self.model, self.optimizer)
+        self.model.load_state_dict(model)
+        self.optimizer.load_state_dict(optimizer)
         for name, other in self._others.items():
             other.load_state_dict(state["others"][name])
         training = state["training"]

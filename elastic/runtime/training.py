@@ -13,6 +13,7 @@ import torch
 from kfp_volcano.elastic.runtime import noise
 from kfp_volcano.elastic.runtime.accumulation import Accumulation
 from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_cpu
+from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
 from kfp_volcano.elastic.runtime.events import Kind
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
@@ -23,8 +24,10 @@ from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
 from kfp_volcano.elastic.runtime.monitor import Monitor
 from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
+from kfp_volcano.elastic.runtime.shards import sharded, to_whole
 from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.runtime.state import State
+from kfp_volcano.elastic.runtime.summing import summed
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
 from kfp_volcano.elastic.runtime.wishes import LEFT, Wishes
 from kfp_volcano.elastic.sharding import share
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.scaling import Rule
     from kfp_volcano.schemas.batch import Batch
 
-__all__ = ["LEFT", "Training"]
+__all__ = ["Training"]
 
 _BACKOFF_S = 0.05
 _FINAL_PATIENCE_S = 10.0
@@ -48,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 class Training:
-    """Iterates over this worker's shares of all global batches that are still to be committed.
+    """Iterates over this process' shares of all global batches that are still to be committed.
 
     All workers run the same script with the same arguments. What they share is the model's and the optimizer's state,
     the cursor and what `state` names; a newcomer takes it from a peer, a restarted Job from the newest checkpoint.
@@ -95,20 +98,21 @@ class Training:
         evaluation_size: int | None = None,
     ) -> None:
         try:
-            self._here = Surroundings.read(os.environ, job_dir=None if job_dir is None else Path(job_dir))
+            self._here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
             settings, data = self._here.settings, {"size": size, "epochs": epochs, "seed": seed}
             learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, **data)
             self._plan, self._sizing = learning.plan, learning.sizing
+            self._crew = Crew(self._here.rank, self._here.processes)
+            self._flat = not sharded(model, optimizer, self._crew.size)
         except SpecError:
             end_script_with_exit_code()
             raise
-        threads = cpu_share(self._here, os.environ)
-        if threads is not None:
+        if (threads := cpu_share(self._here, os.environ)) is not None:
             torch.set_num_threads(threads)
         self._state = State(model, optimizer, state or {}, self._plan, learning, self._here.settings.monitor)
         self._parts = Accumulation()
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
-        self._group: Group = Solo()
+        self._group: Group = Solo(self._crew)
         self._journal = Journal(self._here)
         self._reporter: Reporter | None = None
         self._checkpoints: Checkpoints | None = None
@@ -117,8 +121,8 @@ class Training:
             keep = self._here.settings.checkpoint_keep
             self._checkpoints = Checkpoints(self._here.job_dir / "checkpoints", keep=keep, owner=self._here.owner)
             self._final = Final(self._here.job_dir / "final", owner=self._here.owner)
-        evaluation = Evaluation(evaluate, evaluation_size)
-        self._monitor = Monitor(self._state, self._here, self._journal, self._checkpoints, evaluation)
+        evaluation = Evaluation(evaluate, evaluation_size, processes=1 if self._flat else self._crew.size)
+        self._monitor = Monitor(self._state, self._here, self._crew, self._journal, self._checkpoints, evaluation)
         self._share: Share | None = None
         self._saved_at = time.monotonic()
         self._wishes = Wishes()
@@ -132,13 +136,13 @@ class Training:
 
     @property
     def first(self) -> bool:
-        """Whether this worker is the one that evaluates, logs and prints. Changes when that worker leaves."""
+        """Whether this process is the one that evaluates, logs and prints. Changes when its worker leaves."""
         return self._group.rank == 0
 
     @property
     def workers(self) -> int:
         """How many workers train now."""
-        return self._group.world
+        return self._group.world // self._crew.size
 
     @property
     def steps(self) -> int:
@@ -163,9 +167,11 @@ class Training:
             TrainingStoppedError: the watch on convergence ended the training.
             OSError: the job folder cannot be written any more.
         """
-        if self._final is not None and self._final.exists():
+        if self._final is not None and self._crew.any(self._final.exists()):
             _log.info("the training is finished already: its final model is in %s", self._here.job_dir)
+            self._crew.part()
             return
+        self._monitor.check_before()
         with self._wishes.listening():
             self._begin()
             try:
@@ -212,13 +218,13 @@ class Training:
     @property
     def _batch(self) -> int:
         """Samples in the global batch of as many workers as there are."""
-        return self._sizing.batch(self._group.world)
+        return self._sizing.batch(self.workers)
 
     def _shares(self) -> Iterator[Share]:
         while True:
             self._monitor.check()
             not_yet_joined = self._group.rendezvous == ""
-            if not self._finished and (self._parting or (self._wishes.leave and not_yet_joined)):
+            if not self._finished and (self._parting or (not_yet_joined and self._crew.any(self._wishes.leave))):
                 self._leave()
             if self._finished:
                 if self._silent_since is not None:
@@ -230,32 +236,35 @@ class Training:
                     return
                 continue
             if self._finished:
-                self._end_together()
+                if self._monitor.last(self._group, self._gradients.device):
+                    self._save_best()
                 return
             current = self._next()
             self._state.optimizer.zero_grad(set_to_none=True)
             self._parts.begin()
-            if len(current.ids) == 0:
+            if len(current.ids) == 0:  # never where the model is sharded
                 self._settle(current.attempt)
                 continue
             yield from self._parts_of(current)
 
     def _parts_of(self, current: Share) -> Iterator[Share]:
-        for part in current.parts(self._sizing.parts(len(current.ids))):
+        # The processes of a sharded model need each other's passes, and so equally many.
+        attempt = current.attempt
+        share = attempt.mine if self._flat else -(-attempt.count // attempt.world)
+        for part in current.parts(self._sizing.parts(share * self._crew.size)):
             self._share = part
             yield part
             if self._share is not None:
                 raise RuntimeError("the share was not trained on: call step(loss) in the loop's body")
 
-    def _end_together(self) -> None:
-        """The last thing that workers do together: what the model that came out is like."""
-        if self._monitor.last(self._group, self._gradients.device):
+    def _save_best(self) -> None:
+        if self._group.rank < self._crew.size:
             self._save(wait=True, best=True)
 
     def _renew(self) -> bool:
         step = -1 if self._stray else self._state.version
         if not self._group.renew(step, patient=not self._finished):
-            if self._wishes.leave and not self._parting:
+            if not self._parting and self._crew.any(self._wishes.leave):
                 self._parting = True
                 self._save(wait=True)  # whoever knew this state may be gone
             time.sleep(_BACKOFF_S)
@@ -267,11 +276,12 @@ class Training:
         group, cursor = self._group, self._state.cursor
         batch = self._plan.ids(cursor, self._state.watch.skips.room(cursor, self._batch))
         ids = share(batch, group.rank, group.world)
-        attempt = Attempt.of(self._state, group, len(batch), len(ids))
-        self._monitor.told(group.rank, group.world)  # an evaluation that is due goes before the step's own work
+        attempt = Attempt.of(self._state, group, processes=self._crew.size, count=len(batch), mine=len(ids))
+        self._monitor.told(attempt)  # an evaluation that is due goes before the step's own work
         self._journal.feed(attempt, ids)
         last = self._plan.after(cursor, len(batch)).epoch > cursor.epoch
-        return Share(ids=ids, epoch=attempt.epoch, attempt=attempt, last=last)
+        fed = ids if self._flat or len(ids) else batch[:1]
+        return Share(ids=fed, counts=len(ids) > 0, epoch=attempt.epoch, attempt=attempt, last=last)
 
     def _settle(self, attempt: Attempt) -> bool:
         """Sums, and commits or discards; decides, as every worker does, what comes next."""
@@ -284,13 +294,18 @@ class Training:
             node=self._node,
             summed_s=self._summed_s,
             noise=Row.noise_of(self._state.noise.scale),
-            **self._monitor.told(attempt.rank, attempt.world),
+            **self._monitor.told(attempt),
         )
         began = time.perf_counter()
         lengths = noise.looks(attempt.step) if attempt.world > 1 else self._parts.first is not None
-        whole = self._state.watch.wants_norm
-        total = self._gradients.total(
-            row.numbers(), attempt.rank, attempt.world, self._group.add, lengths=lengths, whole=whole
+        total = summed(
+            self._gradients,
+            row.numbers(),
+            self._group,
+            self._crew,
+            flat=self._flat,
+            lengths=lengths,
+            whole=self._state.watch.wants_norm,
         )
         self._summed_s = time.perf_counter() - began
         rows = [Row.of(values) for values in total.rows] if total else []
@@ -301,7 +316,7 @@ class Training:
             return False
         self._group.settle(ok=True)
         if self._monitor.evaluated(rows, first=self.first):
-            self._save(wait=True, best=True)
+            self._save_best()
         self._commit(attempt, rows, total)
         turned = self._monitor.committed(attempt, rows, total)
         self._decide(rows)
@@ -320,7 +335,7 @@ class Training:
         now, loss = time.time(), sum(row.loss for row in rows)
         samples = self.samples + attempt.count
         lr = self._monitor.lr_factor * self._state.learning.prepare(
-            workers=attempt.world, samples=self.samples, count=attempt.count, noise_scale=rows[0].noise_scale
+            workers=attempt.workers, samples=self.samples, count=attempt.count, noise_scale=rows[0].noise_scale
         )
         lineage = self._journal.commit(attempt, loss=loss, samples=samples, lr=lr, at=now)
         with self._monitor.rate():
@@ -339,7 +354,9 @@ class Training:
 
     def _decide(self, rows: list[Row]) -> None:
         decision = Decision.of(rows, silence_s=SILENCE_S)
-        if Flag.LEAVING in rows[self._group.rank].flags:
+        first = self._group.rank - self._crew.rank
+        if any(Flag.LEAVING in row.flags for row in rows[first : first + self._crew.size]):
+            self._wishes.leave = True
             self._parting = decision.part
             if not decision.part and self._silent_since is None:
                 self._group.fall_silent()
@@ -348,21 +365,24 @@ class Training:
         if decision.save:
             self._saved_at = time.monotonic()
             self._wishes.save = False
-            if self.first:
+            if self._group.rank < self._crew.size:
                 self._save(wait=decision.everyone)
 
     def _save(self, *, wait: bool, best: bool = False) -> None:
-        if self._checkpoints is not None:
-            state = copy_to_cpu(self._state.state_dict())
-            about = {**self._state.about(), "best": best}
-            started = self._checkpoints.save(state, about, before=self._journal.sync, wait=wait)
-            self._wishes.save = not started
+        if self._checkpoints is None:
+            return
+        state = self._state.whole()
+        if self._crew.rank == 0:
+            about, sync = {**self._state.about(), "best": best}, self._journal.sync
+            self._wishes.save = not self._checkpoints.save(copy_to_cpu(state), about, before=sync, wait=wait)
 
     # ------------------------------------------------------------------ begin and end
 
     def _begin(self) -> None:
         here = self._here
-        saved = None if self._checkpoints is None else self._checkpoints.newest()
+        saved = None if self._checkpoints is None else self._crew.from_first(self._checkpoints.newest)
+        if saved is None and self._flat:
+            self._crew.level(self._state.state_dict, self._state.load_state_dict)
         if saved is not None:
             self._state.load_state_dict(saved)
             self._monitor.events.add(Kind.RESTORED, f"goes on from the checkpoint after step {self.steps}")
@@ -370,10 +390,12 @@ class Training:
         if here.coordinator is not None:
             self._reporter = Reporter(here.coordinator)
             self._group = ReplicaGroup(
+                crew=self._crew,
+                flat=self._flat,
                 coordinator=here.coordinator,
                 address=here.address,
                 name=here.pod,
-                state=self._state.state_dict,
+                state=self._state.part,
                 load=self._state.load_state_dict,
                 cuda=self._gradients.device.type == "cuda",
                 gone=lambda: self._wishes.leave,
@@ -382,19 +404,25 @@ class Training:
     def _leave(self) -> None:
         self._journal.leave(self.steps, "SIGTERM")
         self._monitor.events.add(Kind.LEFT, f"left after step {self.steps}, as it was told to")
+        self._crew.part()
         raise SystemExit(LEFT)
 
     def _finish(self) -> None:
         """Leaves the final model behind, once: the first worker writes it, the next one where it does not come."""
         self._group.close()
-        if self._final is not None and not self._final.wait(_FINAL_PATIENCE_S * self._group.rank):
-            self._journal.sync()
-            self._final.write(self._state.model, self._state.about())
+        final, patience = self._final, _FINAL_PATIENCE_S * (self._group.rank // self._crew.size)
+        if final is not None and self._crew.from_first(lambda: not final.wait(patience)):
+            model = to_whole(self._state.model.state_dict())
+            if self._crew.rank == 0:
+                self._journal.sync()
+                final.write(model, self._state.about())
         self._journal.leave(self.steps, "finished")
         self._monitor.events.add(Kind.FINISHED, f"nothing is left to train after step {self.steps}")
+        self._crew.part()
 
     def _release(self) -> None:
         self._group.close()
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()
+        self._monitor.events.close()

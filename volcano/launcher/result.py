@@ -178,7 +178,7 @@ def _workers(audit: Audit | None, lines: Sequence[dict[str, Any]], key: str) -> 
     """Workers over time as the training counted them, else as the queue saw them."""
     if audit and audit.commits:
         last = audit.commits[-1]
-        return [*queue_timeline.steps_of((c.time, c.world) for c in audit.commits), [last.time, last.world]]
+        return [*queue_timeline.steps_of((c.time, c.workers) for c in audit.commits), [last.time, last.workers]]
     seen = queue_timeline.workers(lines, key)
     return [*seen, [lines[-1]["time"], seen[-1][1]]] if seen else None
 
