@@ -214,7 +214,7 @@ class Monitor:
         checkpoints = self._checkpoints
         saved = None
         if checkpoints is not None:
-            saved = self._crew.from_first(lambda: checkpoints.newest(until=seen.step - 1))
+            saved = self._crew.from_first(lambda: checkpoints.newest(until=seen.fine_until))
         if saved is None or checkpoints is None:
             if first:
                 words = f"there is no checkpoint from before step {seen.step}: the learning rate is lowered instead"

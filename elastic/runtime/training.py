@@ -320,8 +320,9 @@ class Training:
         self._commit(attempt, rows, total)
         turned = self._monitor.committed(attempt, rows, total)
         self._decide(rows)
-        if turned:
+        if turned:  # saved soon, so that a restart knows of it
             self._must_renew, self._parting = True, self._silent_since is not None
+            self._wishes.save = True
         return True
 
     def _flags(self) -> Flag:
