@@ -74,7 +74,9 @@ def test_without_a_job_folder_events_go_to_the_processs_log(tmp_path, caplog, mo
     monkeypatch.chdir(tmp_path)
     with caplog.at_level("INFO"):
         Events(None, owner="w").add(Kind.STARTED, "began")
-    assert caplog.messages == ["Started: began"]
+        Events(None, owner="w").add(Kind.LOSS_SPIKE, "the loss is high")
+    told = [(record.levelname, record.message) for record in caplog.records]
+    assert told == [("INFO", "Started: began"), ("WARNING", "LossSpike: the loss is high")]
     assert list(tmp_path.iterdir()) == []
 
 
