@@ -47,13 +47,14 @@ class Evaluation:
             data and returns metrics that are means over them, and each worker calls it for its part. Without it takes
             nothing, and the first worker calls it.
         size: samples of the evaluation data, or None.
-        processes: how many processes share a model: they need each other's passes, and so evaluate the same part.
+        together: how many processes evaluate each part, all of it: those of a worker where the model is sharded over
+            them, for each needs the others' passes. Only what the first of them found counts.
     """
 
     def __init__(
-        self, evaluate: Callable[..., Mapping[str, float]] | None, size: int | None, *, processes: int = 1
+        self, evaluate: Callable[..., Mapping[str, float]] | None, size: int | None, *, together: int = 1
     ) -> None:
-        self._evaluate, self._size, self._processes = evaluate, size, processes
+        self._evaluate, self._size, self._together = evaluate, size, together
         self._names: tuple[str, ...] = ()
         self._done: tuple[object, Part] = (None, _NOTHING)
 
@@ -82,15 +83,16 @@ class Evaluation:
         key = state.lineage, rank, world
         if self._done[0] == key:  # the step is done again
             return self._done[1]
-        worker, counts = rank // self._processes, rank % self._processes == 0
         arguments: list[Any] = []
+        worker, workers = rank // self._together, world // self._together
         count = 1 if worker == 0 else 0
         if self._size is not None:
-            start, end = bounds(self._size, worker, world // self._processes)
+            start, end = bounds(self._size, worker, workers)
             count, arguments = end - start, [np.arange(start, end)]
-        found = Part(count, self._values(state, *arguments)) if count else _NOTHING
-        self._done = key, found if counts else _NOTHING
-        return self._done[1]
+        values = self._values(state, *arguments) if count else ()
+        found = Part(count, values) if values and rank % self._together == 0 else _NOTHING
+        self._done = key, found
+        return found
 
     def _values(self, state: State, *arguments: Any) -> tuple[float, ...]:
         assert self._evaluate is not None  # noqa: S101 - `part` has looked

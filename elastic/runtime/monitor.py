@@ -11,14 +11,12 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from kfp_volcano.elastic.runtime.evaluation import Evaluation, Part
 from kfp_volcano.elastic.runtime.events import Events, Kind
 from kfp_volcano.errors import TrainingStoppedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kfp_volcano.elastic.monitoring import Seen
     from kfp_volcano.elastic.runtime.checkpoints import Checkpoints
@@ -97,15 +95,12 @@ class Monitor:
                 self.events.add(Kind.STOPPED_EARLY, f"training has finished: {state.stopped_early}")
         return judged.best
 
-    def last(self, group: Group, device: torch.device) -> bool:
-        """As `evaluated`, of the finished training, by a sum of its own; every worker must take part in it."""
+    def last(self, group: Group, exchange: Callable[[Sequence[float]], list[list[float]] | None]) -> bool:
+        """As `evaluated`, of the finished training; every process takes part in the `exchange`."""
         own = self._evaluation.part(self._state, group.rank, group.world)
-        numbers = torch.zeros((group.world, 1 + len(own.metrics)), dtype=torch.float32)
-        numbers[group.rank] = torch.tensor([float(own.evaluated), *own.metrics])
-        shared = numbers.to(device)
-        if not group.add([shared]):
+        found = exchange([float(own.evaluated), *own.metrics])
+        if found is None:
             return False
-        found: list[list[float]] = shared.tolist()
         return self.evaluated([Part(int(count), tuple(values)) for count, *values in found], first=group.rank == 0)
 
     def committed(self, attempt: Attempt, rows: Sequence[Row], total: Total | None) -> bool:
@@ -140,6 +135,12 @@ class Monitor:
                 break  # the rest was about a state that is no more
         self._pass_over()
         return turned
+
+    def begin(self) -> None:
+        """Raises TrainingStoppedError where the watch has ended the training before this worker began."""
+        if self._mark is not None and self._mark.exists():
+            stopped = self._mark.read_text().strip()
+            raise TrainingStoppedError(f"{stopped} (remove {self._mark} to go on from the newest checkpoint)")
 
     def check(self) -> None:
         """Raises TrainingStoppedError where the watch has ended the training."""

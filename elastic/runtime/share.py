@@ -43,7 +43,7 @@ class Attempt:
 
     @classmethod
     def of(cls, state: State, group: Group, *, processes: int, count: int, mine: int) -> Attempt:
-        """The try at the step that follows a state by a group's workers, of so many processes each."""
+        """The try at the step that follows a state by a group's workers."""
         return cls(
             digest=ledger.attempt_digest(state.lineage, group.rendezvous, state.steps),
             step=state.steps,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from kfp_volcano.elastic.runtime.gradients import Total
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.runtime.gradients import Gradients
     from kfp_volcano.elastic.runtime.group import Group
 
-__all__ = ["summed"]
+__all__ = ["exchanged", "summed"]
 
 
 def summed(
@@ -27,7 +29,7 @@ def summed(
     crew: Crew,
     *,
     flat: bool,
-    lengths: bool,
+    lengths: bool = False,
     whole: bool = False,
 ) -> Total | None:
     """Replaces each gradient by its sum, and returns what is known then; None if it failed for one of the crew.
@@ -60,3 +62,21 @@ def summed(
         return Total(rows)
     sums = [sum(values) for values in zip(*columns, strict=True)]
     return Total(rows, tuple(sums[1 + world * width : -1]) if total.parts else (), sums[-1])
+
+
+def exchanged(
+    numbers: Sequence[float], group: Group, crew: Crew, *, flat: bool, device: torch.device
+) -> list[list[float]] | None:
+    """Every process' numbers, by rank, all of the same count; None where that failed for one of the crew."""
+    size = 1 if flat else crew.size
+    shared = torch.zeros((group.world, len(numbers)), dtype=torch.float32)
+    shared[group.rank] = torch.tensor(numbers)
+    shared = shared.to(device)
+    done = group.add([shared]) if group.world > size else True
+    if flat:
+        return shared.tolist() if crew.all(done) else None
+    columns = crew.gather([float(done), *shared.flatten().tolist()])
+    if not all(column[0] for column in columns):
+        return None
+    flattened = [sum(values) for values in zip(*(column[1:] for column in columns), strict=True)]
+    return [flattened[start : start + len(numbers)] for start in range(0, len(flattened), len(numbers))]

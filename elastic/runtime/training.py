@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
 from kfp_volcano.elastic.runtime.shards import sharded, to_whole
 from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.runtime.state import State
-from kfp_volcano.elastic.runtime.summing import summed
+from kfp_volcano.elastic.runtime.summing import exchanged, summed
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
 from kfp_volcano.elastic.runtime.wishes import LEFT, Wishes
 from kfp_volcano.elastic.sharding import share
@@ -121,7 +122,8 @@ class Training:
             keep = self._here.settings.checkpoint_keep
             self._checkpoints = Checkpoints(self._here.job_dir / "checkpoints", keep=keep, owner=self._here.owner)
             self._final = Final(self._here.job_dir / "final", owner=self._here.owner)
-        evaluation = Evaluation(evaluate, evaluation_size, processes=1 if self._flat else self._crew.size)
+        together = 1 if self._flat else self._crew.size
+        evaluation = Evaluation(evaluate, evaluation_size, together=together)
         self._monitor = Monitor(self._state, self._here, self._crew, self._journal, self._checkpoints, evaluation)
         self._share: Share | None = None
         self._saved_at = time.monotonic()
@@ -216,6 +218,11 @@ class Training:
         return self._state.finished
 
     @property
+    def _leads(self) -> bool:
+        """Whether this is a process of the first worker, which writes the checkpoints."""
+        return self._group.rank < self._crew.size
+
+    @property
     def _batch(self) -> int:
         """Samples in the global batch of as many workers as there are."""
         return self._sizing.batch(self.workers)
@@ -236,8 +243,7 @@ class Training:
                     return
                 continue
             if self._finished:
-                if self._monitor.last(self._group, self._gradients.device):
-                    self._save_best()
+                self._end_together()
                 return
             current = self._next()
             self._state.optimizer.zero_grad(set_to_none=True)
@@ -257,8 +263,11 @@ class Training:
             if self._share is not None:
                 raise RuntimeError("the share was not trained on: call step(loss) in the loop's body")
 
-    def _save_best(self) -> None:
-        if self._group.rank < self._crew.size:
+    def _end_together(self) -> None:
+        """The last thing that workers do together: what the model that came out is like."""
+        device = self._gradients.device
+        exchange = partial(exchanged, group=self._group, crew=self._crew, flat=self._flat, device=device)
+        if self._monitor.last(self._group, exchange) and self._leads:
             self._save(wait=True, best=True)
 
     def _renew(self) -> bool:
@@ -298,15 +307,8 @@ class Training:
         )
         began = time.perf_counter()
         lengths = noise.looks(attempt.step) if attempt.world > 1 else self._parts.first is not None
-        total = summed(
-            self._gradients,
-            row.numbers(),
-            self._group,
-            self._crew,
-            flat=self._flat,
-            lengths=lengths,
-            whole=self._state.watch.wants_norm,
-        )
+        whole, crew = self._state.watch.wants_norm, self._crew
+        total = summed(self._gradients, row.numbers(), self._group, crew, flat=self._flat, lengths=lengths, whole=whole)
         self._summed_s = time.perf_counter() - began
         rows = [Row.of(values) for values in total.rows] if total else []
         reason = Row.disagreement(rows, attempt.count)
@@ -315,8 +317,8 @@ class Training:
             self._discard(attempt, reason)
             return False
         self._group.settle(ok=True)
-        if self._monitor.evaluated(rows, first=self.first):
-            self._save_best()
+        if self._monitor.evaluated(rows, first=self.first) and self._leads:
+            self._save(wait=True, best=True)
         self._commit(attempt, rows, total)
         turned = self._monitor.committed(attempt, rows, total)
         self._decide(rows)
@@ -366,10 +368,11 @@ class Training:
         if decision.save:
             self._saved_at = time.monotonic()
             self._wishes.save = False
-            if self._group.rank < self._crew.size:
+            if self._leads:
                 self._save(wait=decision.everyone)
 
     def _save(self, *, wait: bool, best: bool = False) -> None:
+        """Writes a checkpoint; all processes of a worker have to come here together."""
         if self._checkpoints is None:
             return
         state = self._state.whole()
@@ -380,6 +383,7 @@ class Training:
     # ------------------------------------------------------------------ begin and end
 
     def _begin(self) -> None:
+        self._monitor.begin()
         here = self._here
         saved = None if self._checkpoints is None else self._crew.from_first(self._checkpoints.newest)
         if saved is None and self._flat:

@@ -15,6 +15,7 @@ from kfp_volcano.schemas import names
 from kfp_volcano.schemas.records import Owner, ResizeOutcome, StepRecord, parse, parse_list
 from kfp_volcano.volcano.launcher import pauses
 from kfp_volcano.volcano.launcher import timeline as queue_timeline
+from kfp_volcano.volcano.launcher.batches import batches
 from kfp_volcano.volcano.manifests.status import JobState, job_state
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def _training(audit: Audit | None, annotations: Mapping[str, str], *, initial: i
     if audit is None:
         return {
             "loss": None,
+            "batches": None,
             "metrics": None,
             "throughput": None,
             "progress": None,
@@ -134,6 +136,7 @@ def _training(audit: Audit | None, annotations: Mapping[str, str], *, initial: i
     windows = _throughput_windows([(commit.time, commit.samples) for commit in audit.commits])
     return {
         "loss": _points(audit.losses),
+        "batches": batches(audit.commits),
         "metrics": _metrics(audit),
         "throughput": [[samples, rate] for _, samples, rate in windows],
         "progress": [[time, samples] for time, samples, _ in windows],

@@ -39,7 +39,7 @@ def mean(ids: NDArray[np.int64]) -> dict[str, float]:
 def test_the_parts_of_all_workers_come_to_the_whole(size: int, workers: int, processes: int) -> None:
     """Whatever their number, also where there are more of them than samples; the processes of one count once."""
     shared = state()
-    each = [Evaluation(mean, size, processes=processes) for _ in range(workers * processes)]
+    each = [Evaluation(mean, size, together=processes) for _ in range(workers * processes)]
     parts = [one.part(shared, rank, len(each)) for rank, one in enumerate(each)]
     assert sum(part.evaluated for part in parts) == size
     whole = each[0].whole(parts)
