@@ -62,7 +62,7 @@ class Events:
         self._file: int | None = None
         self._torn = self._refused = False
 
-    def add(self, kind: Kind, message: str, **facts: Any) -> None:
+    def add(self, kind: Kind, message: str, /, **facts: Any) -> None:
         """Tells of something that just happened.
 
         Args:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.runtime.state import State
     from kfp_volcano.elastic.runtime.surroundings import Surroundings
     from kfp_volcano.schemas.monitor import Then
+    from kfp_volcano.schemas.records import MembershipChange
 
 __all__ = ["Monitor"]
 
@@ -62,6 +63,7 @@ class Monitor:
         self.events = Events(here.job_dir, owner=here.owner, position=lambda: (state.steps, state.samples))
         self._mark = None if here.job_dir is None else here.job_dir / _MARK
         self._norm = -1.0
+        self._resized: MembershipChange | None = None
 
     def told(self, attempt: Attempt) -> dict[str, Any]:
         """What goes into this worker's row: the last step's gradient, and its part of an evaluation that is due."""
@@ -114,9 +116,10 @@ class Monitor:
         self._norm = math.sqrt(total.whole) if total is not None and total.whole is not None else -1.0
         watch, state, first = self._state.watch, self._state, attempt.rank == 0
         change = state.history.changes[-1] if state.history.changes else None
-        if first and change is not None and change.step == state.steps:
+        if change is not None and change != self._resized and change.step == state.steps and first:
             words = f"{change.to_workers} workers train instead of {change.from_workers}"
             self.events.add(Kind.RESIZED, words, pause_s=change.pause_s, steps_lost=change.steps_lost)
+        self._resized = change
         found = watch.observe(
             step=attempt.step,
             cursor=state.plan.cursor(attempt.samples),
@@ -138,9 +141,11 @@ class Monitor:
 
     def begin(self) -> None:
         """Raises TrainingStoppedError where the watch has ended the training before this worker began."""
-        if self._mark is not None and self._mark.exists():
-            stopped = self._mark.read_text().strip()
-            raise TrainingStoppedError(f"{stopped} (remove {self._mark} to go on from the newest checkpoint)")
+        mark = self._mark
+        if mark is not None and self._crew.any(mark.exists()):
+            self._crew.part()
+            stopped = mark.read_text().strip()
+            raise TrainingStoppedError(f"{stopped} (remove {mark} to go on from the newest checkpoint)")
 
     def check(self) -> None:
         """Raises TrainingStoppedError where the watch has ended the training."""
@@ -150,14 +155,6 @@ class Monitor:
                 self._mark.write_text(stopped + "\n")
             self._crew.part()
             raise TrainingStoppedError(stopped)
-
-    def check_before(self) -> None:
-        """Raises TrainingStoppedError where the watch had ended the training before this worker began."""
-        mark = self._mark
-        if mark is not None and self._crew.any(mark.exists()):
-            self._crew.part()
-            stopped = mark.read_text().strip()
-            raise TrainingStoppedError(f"{stopped} (remove {mark} to go on from the newest checkpoint)")
 
     @property
     def lr_factor(self) -> float:
@@ -195,7 +192,7 @@ class Monitor:
                 if first:
                     self.events.add(Kind.GROWTH_STOPPED, "the autoscaler is told to add no workers")
             case "stop":
-                measures.stopped = f"{seen.message}"
+                measures.stopped = seen.message
                 if first:
                     self.events.add(Kind.STOPPED, f"training ends as failed: {seen.message}")
             case "alert" if seen.kind is Kind.RECOVERED:

@@ -173,7 +173,6 @@ class Training:
             _log.info("the training is finished already: its final model is in %s", self._here.job_dir)
             self._crew.part()
             return
-        self._monitor.check_before()
         with self._wishes.listening():
             self._begin()
             try:

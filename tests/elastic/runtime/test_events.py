@@ -87,3 +87,11 @@ def test_odd_facts_do_not_raise(tmp_path, value):
     events.add(Kind.HANG, "hangs", value=value)
     events.close()
     assert len(told(tmp_path)) == 1
+
+
+def test_facts_may_have_any_name(tmp_path):
+    """Metrics are what training code calls them."""
+    events = Events(tmp_path, owner="w")
+    events.add(Kind.EVALUATED, "evaluated", kind=1.0, message=2.0)
+    events.close()
+    assert told(tmp_path)[0].facts == {"kind": 1.0, "message": 2.0}

@@ -97,6 +97,7 @@ def test_a_rollback_takes_the_newest_checkpoint_from_before_the_fault_and_asks_f
     assert told is not None
     assert (told.rollbacks, told.size, told.lr_factor) == (1, 2, 0.5)
     worker.step(1.0, workers=4)
+    assert worker.kinds().count(Kind.RESIZED) == 1
     assert worker.rate == pytest.approx(0.05)
     assert worker.optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
     assert {Kind.RESIZED, Kind.LOSS_SPIKE, Kind.ROLLED_BACK, Kind.RATE_LOWERED, Kind.SIZE_ASKED} <= set(worker.kinds())
@@ -142,13 +143,13 @@ def test_a_slow_down_goes_back_to_before_the_resize(tmp_path: Path) -> None:
 def test_a_training_that_was_stopped_stays_stopped(tmp_path: Path) -> None:
     """Until a person takes the mark away."""
     worker = Worker(tmp_path, Settings(loss=Spike(window=5, then="stop")))
-    worker.monitor.check_before()
+    worker.monitor.begin()
     worker.step(math.nan)
     with pytest.raises(TrainingStoppedError, match="the loss of step 0 is nan"):
         worker.monitor.check()
     again = Worker(tmp_path, worker.settings)
     again.monitor.check()
     with pytest.raises(TrainingStoppedError, match=r"remove .*stopped\.txt"):
-        again.monitor.check_before()
+        again.monitor.begin()
     (tmp_path / "stopped.txt").unlink()
-    again.monitor.check_before()
+    again.monitor.begin()
