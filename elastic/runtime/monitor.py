@@ -102,6 +102,9 @@ class Monitor:
         own = self._evaluation.part(self._state, group.rank, group.world)
         found = exchange([float(own.evaluated), *own.metrics])
         if found is None:
+            if own.evaluated:
+                words = "the finished training was not evaluated whole: a worker was lost, or took too long"
+                self.events.add(Kind.EVALUATION_FAILED, words)
             return False
         return self.evaluated([Part(int(count), tuple(values)) for count, *values in found], first=group.rank == 0)
 

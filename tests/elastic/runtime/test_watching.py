@@ -13,6 +13,7 @@ from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, copy_to_cpu
 from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
 from kfp_volcano.elastic.runtime.gradients import Total
+from kfp_volcano.elastic.runtime.group import Solo
 from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.learning import Learning
 from kfp_volcano.elastic.runtime.message import Flag, Row
@@ -36,6 +37,7 @@ class Worker:
 
     folder: Path
     settings: Settings
+    evaluation: Evaluation = field(default_factory=lambda: Evaluation(None, None))
     clock: float = 0.0
     made: int = field(default=0)
 
@@ -47,7 +49,7 @@ class Worker:
         self.state = State(model, optimizer, {}, learning.plan, learning, self.settings)
         here = Surroundings.read({}, job_dir=self.folder)
         self.checkpoints = Checkpoints(self.folder / "checkpoints", keep=9, owner="w-0")
-        self.monitor = Monitor(self.state, here, Crew(), Journal(here), self.checkpoints, Evaluation(None, None))
+        self.monitor = Monitor(self.state, here, Crew(), Journal(here), self.checkpoints, self.evaluation)
 
     def step(self, loss: float, *, workers: int = 2, norm: float = 1.0) -> bool:
         """A step that all commit; whether training went back."""
@@ -138,6 +140,14 @@ def test_a_slow_down_goes_back_to_before_the_resize(tmp_path: Path) -> None:
     assert turned == [False] * 9 + [True]
     assert worker.state.steps == 12
     assert worker.state.watch.measures.size == 2
+
+
+def test_a_last_evaluation_that_cannot_be_put_together_is_said(tmp_path: Path) -> None:
+    """The training has finished all the same."""
+    worker = Worker(tmp_path, Settings(), evaluation=Evaluation(lambda: {"accuracy": 1.0}, None))
+    worker.state.stopped_early = "for the test"
+    assert not worker.monitor.last(Solo(Crew()), lambda _: None)
+    assert worker.kinds() == [Kind.EVALUATION_FAILED]
 
 
 def test_a_training_that_was_stopped_stays_stopped(tmp_path: Path) -> None:
