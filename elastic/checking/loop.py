@@ -19,7 +19,7 @@ __all__ = ["rules"]
 
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_gradients", "clip_grads_with_norm_")
 _GROWS = ("append", "extend", "add", "insert", "update", "add_scalar", "appendleft", "writerow")
-_EVALUATES = re.compile(r"^(evaluate|eval|validate|validation|test|run_eval|compute_metrics|accuracy)(_\w+)?$")
+_EVALUATES = re.compile(r"^(evaluate|eval|validate|validation|test|run_eval)(_\w+)?$")
 _READS_ONCE = ("get_rank", "get_world_size", "Get_rank", "Get_size", "rank", "size", "process_index", "num_processes")
 
 

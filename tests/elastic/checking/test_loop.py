@@ -143,11 +143,12 @@ def test_an_evaluation_by_all_is_noted(live: Any) -> None:
         "nn.SyncBatchNorm(8)",
         "make(nn.BatchNorm2d)",
         "models.__dict__['resnet18']()",
+        "models.__dict__[args.arch]()",
     ],
 )
 def test_batch_norm_is_found(codes: Any, made: str) -> None:
     """As a layer, as an argument, and in ready-made networks."""
-    text = f"import torch, torchvision, timm\nfrom torchvision import models\nfrom torchvision.models import resnet18\nfrom torch import nn\ntorch.manual_seed(0)\nmodel = {made}\n"
+    text = f"import torch, torchvision, timm\nparser.add_argument('-a', '--arch', default='resnet18')\nfrom torchvision import models\nfrom torchvision.models import resnet18\nfrom torch import nn\ntorch.manual_seed(0)\nmodel = {made}\n"
     assert codes(text, live=True) == ["KV601"]
 
 
