@@ -115,6 +115,7 @@ def test_what_counts_attempts_is_found(live: Any, body: str) -> None:
         "if not training.step(loss):\n    continue\ntotal += loss.item()",
         "parts = []\nfor each in share.ids:\n    parts.append(each)\ntraining.step(loss)",
         "part = 0\npart += 1\ntraining.step(loss)",
+        "training.step(loss)\npbar.update(len(share.ids))",
     ],
 )
 def test_what_counts_steps_is_right(live: Any, body: str) -> None:
