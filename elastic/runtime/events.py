@@ -50,7 +50,7 @@ class Events:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._path = None if job_dir is None else job_dir / FOLDER / f"{owner}.jsonl"
-        self._position = position
+        self._owner, self._position = owner, position
         self._clock = clock
         self._lock = threading.Lock()
         self._file: int | None = None
@@ -69,7 +69,15 @@ class Events:
             return
         step, samples = self._position() if self._position else (None, None)
         line = to_line(
-            Event(kind=kind, time=self._clock(), message=message, step=step, samples=samples, facts=facts)
+            Event(
+                kind=kind,
+                time=self._clock(),
+                message=message,
+                step=step,
+                samples=samples,
+                facts=facts,
+                owner=self._owner,
+            )
         ).encode()
         try:
             with self._lock:

@@ -16,6 +16,8 @@ from torchft.process_group import ProcessGroupGloo, ProcessGroupNCCL, ProcessGro
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kfp_volcano.elastic.runtime.crew import Crew
+
 __all__ = ["RENDEZVOUS_KEY", "process_group"]
 
 RENDEZVOUS_KEY = "kfp-volcano/rendezvous"
@@ -34,6 +36,9 @@ class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
     """Knows which rendezvous it stands on."""
 
     rendezvous = ""
+    crew: Crew
+    flat = True
+    """Whether all processes of all workers are in one group; else those of the same rank in their workers are."""
     _place: tuple[int, int] | None = None
     address = ""
     """IP address to be reached by."""
@@ -45,12 +50,16 @@ class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
         self, store_addr: str, replica_id: str, rank: int, world_size: int, quorum_id: int | None = None, *rest: Any
     ) -> None:
         self.abort(errored=False)
+        self._group_rank, self._group_world_size, _ = rest
+        if self.flat:
+            # Each process of a worker is given a store of its own, for a group of its own.
+            store_addr = self.crew.from_first(lambda: store_addr)
+            rank, world_size = rank * self.crew.size + self.crew.rank, world_size * self.crew.size
         address, _, prefix = store_addr.partition("/")
         host, _, port = address.rpartition(":")
         store = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_RENDEZVOUS_TIMEOUT)
         self.rendezvous = f"{store.get(RENDEZVOUS_KEY).decode()}/{prefix}"
         self._replica_id, self._quorum_id, self._rank = replica_id, quorum_id, rank
-        self._group_rank, self._group_world_size, _ = rest
         # torchft's are the digits at the end of pod names, the same for two tasks' pods.
         self._global_ranks = list(range(world_size))
         if world_size > 1:
@@ -135,9 +144,9 @@ class _Nccl(_Identified, ProcessGroupNCCL):  # type: ignore[misc]
     pass
 
 
-def process_group(address: str, *, cuda: bool, stale: Callable[[], bool]) -> Any:
+def process_group(address: str, crew: Crew, *, flat: bool, cuda: bool, stale: Callable[[], bool]) -> Any:
     """A process group that torchft can lay again for each quorum: NCCL for CUDA gradients, gloo on `address` else."""
     # NCCL has one timeout for the rendezvous and the collectives, which wait for whoever is slow.
     group = _Nccl(timeout=timedelta(seconds=120)) if cuda else _Gloo(timeout=_RENDEZVOUS_TIMEOUT)
-    group.address, group.stale = address, stale
+    group.address, group.stale, group.crew, group.flat = address, stale, crew, flat
     return group

@@ -12,6 +12,8 @@ when to ask, and what to make of the answers:
   has nothing to wait for. A killed worker costs the others that expiry once.
 * A worker whose step failed closes its connections at once, so that all others' fail too: some might otherwise wait
   in a collective for one that waits in a quorum.
+* The processes of a worker (`Crew`) are one replica group: one store and one manager for all of them, and whatever one
+  of them finds out counts for all once they have told each other.
 * While the lighthouse is lost the workers that are there train on. Then each builds a new Manager on a new store: one
   that failed raises for ever, and a new lighthouse counts its quorums from 1 again, so that old keys in a store would
   be taken for new ones. A plain connection to the lighthouse (`_Lifeline`) tells one that was replaced.
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
+
+    from kfp_volcano.elastic.runtime.crew import Crew
 
 __all__ = ["LEASE_S", "SILENCE_S", "ReplicaGroup"]
 
@@ -84,9 +88,12 @@ for _name in ("torchft.manager", "torchft.checkpointing", "torchft_quorums", "to
 
 
 class ReplicaGroup:
-    """The workers of a Job, seen from one of them.
+    """The workers of a Job, seen from one of their processes.
 
     Args:
+        crew: the processes of this worker.
+        flat: whether sums go over all processes of all workers; else over those of the same rank in their workers,
+            for each holds a shard of the gradients. Then the processes of a worker also have states of their own.
         coordinator: host of the lighthouse.
         address: IP address by which the others reach this worker.
         name: the pod's name.
@@ -99,6 +106,8 @@ class ReplicaGroup:
     def __init__(
         self,
         *,
+        crew: Crew,
+        flat: bool,
         coordinator: str,
         address: str,
         name: str,
@@ -107,17 +116,20 @@ class ReplicaGroup:
         cuda: bool,
         gone: Callable[[], bool],
     ) -> None:
-        self.rank, self.world, self.rendezvous = 0, 1, ""
+        self.rank, self.world, self.rendezvous = crew.rank, crew.size, ""
+        self._crew, self._flat = crew, flat
         self._coordinator = coordinator
         self._address = address
         # The lighthouse sorts ranks by this name: the oldest worker is the first, so that it rarely changes.
         self._name = f"{int(time.time() * 1000):014d}-{name}"
         self._state, self._load, self._gone = state, load, gone
+        self._fetches = crew.rank == 0 or not flat
+        self._healed = False
         self._cuda = cuda
         self._store: TCPStore | None = None
         self._manager: Manager | None = None
         self._lifeline: _Lifeline | None = None
-        self._pg = process_group(address, cuda=cuda, stale=lambda: not self._lifeline_whole())
+        self._pg = process_group(address, crew, flat=flat, cuda=cuda, stale=lambda: not self._lifeline_whole())
         self._fresh = False
         self._silent = False
         self._asked_at = 0.0
@@ -125,10 +137,11 @@ class ReplicaGroup:
 
     def renew(self, step: int, *, patient: bool) -> bool:
         """See Group."""
-        if not self._lifeline_whole():
+        if self._crew.any(not self._lifeline_whole()):
             again = self._manager is not None
             self._disconnect()
-            if not self._connect(patient=patient):
+            if not (self._crew.all(self._reach(patient=patient)) and self._crew.all(self._connect())):
+                self._disconnect()
                 return False
             if again:
                 # The others do the same now; a lighthouse that does not know them yet would leave them out.
@@ -136,24 +149,37 @@ class ReplicaGroup:
         manager = self._manager
         assert manager is not None  # noqa: S101 - _connect made it
         manager.load_state_dict({"step": step, "batches_committed": 0})
-        try:
-            manager.start_quorum()
-        except Exception as error:  # noqa: BLE001 - whatever torchft and its RPC raise, the Manager is of no more use
-            _log.warning("the quorum failed, connecting to the lighthouse again: %s", error)
+        self._healed = False
+        if not self._crew.all(self._ask(manager)):
+            self._pg.give_up()
             self._disconnect()
             return False
         self._asked_at = time.monotonic()
         self._fresh = True
-        if not self._lifeline_whole():
-            self._pg.give_up()
-            self._disconnect()
-            return False
-        self.rank, self.world = manager.participating_rank(), manager.num_participants()
-        self.rendezvous = self._pg.rendezvous
-        if manager.errored() or not self._pg.stands(self.rank, self.world):
+        replica, replicas = manager.participating_rank(), manager.num_participants()
+        self.rank, self.world = replica * self._crew.size + self._crew.rank, replicas * self._crew.size
+        if not self._crew.all(manager.errored() is None and self._pg.stands(*self.place)):
             self.settle(ok=False, reason="the process group could not be laid, or a peer's state not be fetched")
             return False
+        # By the first one's store, where each process has one.
+        self.rendezvous, healed = self._crew.from_first(lambda: (self._pg.rendezvous, self._healed))
+        if self._flat and healed:
+            self._crew.level(self._state, self._load)
         return True
+
+    def _ask(self, manager: Manager) -> bool:
+        try:
+            manager.start_quorum()
+        except Exception as error:  # noqa: BLE001 - whatever torchft and its RPC raise, the Manager is of no more use
+            _log.warning("the quorum failed, connecting to the lighthouse again: %s", error)
+            return False
+        return self._lifeline_whole()
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """This process' rank in the sum it takes part in, and over how many processes that goes."""
+        size = 1 if self._flat else self._crew.size
+        return self.rank // size, self.world // size
 
     def due(self) -> bool:
         """See Group."""
@@ -169,7 +195,7 @@ class ReplicaGroup:
 
     def add(self, tensors: list[torch.Tensor]) -> bool:
         """See Group."""
-        if self.world == 1:
+        if self.place[1] == 1:
             return True
         try:
             for work in [self._pg.allreduce([tensor], _sum()) for tensor in tensors]:
@@ -224,13 +250,13 @@ class ReplicaGroup:
 
     def close(self) -> None:
         """See Group."""
-        if self.world > 1 and self._pg.stands(self.rank, self.world):
+        if self._pg.stands(*self.place) and self.place[1] > 1:
             time.sleep(_LINGER_S)
         self._disconnect()
         self._store = None
 
-    def _connect(self, *, patient: bool) -> bool:
-        """A new store and Manager, once the lighthouse can be reached."""
+    def _reach(self, *, patient: bool) -> bool:
+        """Whether the lighthouse can be reached."""
         host, port = self._coordinator, names.LIGHTHOUSE_PORT
         told = time.monotonic()
         while True:
@@ -244,41 +270,58 @@ class ReplicaGroup:
                     told = time.monotonic()
                     _log.warning("waiting for the lighthouse at %s:%d: %s", host, port, error)
                 time.sleep(_RETRY_S)
+        return True
+
+    def _connect(self) -> bool:
+        """A new store and Manager for all processes of the worker."""
         # PyTorch looks up the name of each address it connects to; a resolver that is slow to say that a loopback
         # address has none holds every worker up. 127.0.0.1 is in /etc/hosts, and the store listens on all of them.
         store_host = "127.0.0.1" if self._address.startswith("127.") else self._address
-        self._store = TCPStore(store_host, 0, is_master=True, wait_for_workers=False)
-        self._store.set(RENDEZVOUS_KEY, uuid.uuid4().hex)
+        if self._crew.rank == 0:
+            self._store = TCPStore(store_host, 0, is_master=True, wait_for_workers=False)
+            self._store.set(RENDEZVOUS_KEY, uuid.uuid4().hex)
+        store_port = self._crew.from_first(lambda: self._store.port if self._store else 0)
         transport = _Transport(self._address)
         self._rehearse(transport)
         try:
             self._manager = Manager(
                 pg=self._pg,
-                state_dict=self._state,
-                load_state_dict=self._load,
+                state_dict=self._given,
+                load_state_dict=self._take,
                 min_replica_size=1,
                 use_async_quorum=False,
                 timeout=_COLLECTIVE_TIMEOUT,
                 quorum_timeout=_QUORUM_TIMEOUT,
                 quorum_retries=_QUORUM_RETRIES,
                 connect_timeout=_CONNECT_TIMEOUT,
-                rank=0,
-                world_size=1,
+                rank=self._crew.rank,
+                world_size=self._crew.size,
                 store_addr=store_host,
-                store_port=self._store.port,
-                lighthouse_addr=f"http://{host}:{port}",
+                store_port=store_port,
+                lighthouse_addr=f"http://{self._coordinator}:{names.LIGHTHOUSE_PORT}",
                 replica_id=self._name,
                 hostname=self._address,
                 checkpoint_transport=transport,
             )
         except Exception as error:  # noqa: BLE001 - as above
             _log.warning("no Manager: %s", error)
-            self._disconnect()
+            self._store = None  # the siblings may wait for what only this one can write there
             return False
         return True
 
+    def _given(self) -> dict[str, Any]:
+        """What a process of the same rank in another worker needs."""
+        return self._state() if self._fetches else {}
+
+    def _take(self, state: dict[str, Any]) -> None:
+        if self._fetches:
+            self._load(state)
+            self._healed = True
+
     def _rehearse(self, transport: _Transport) -> None:
         """Takes over its own state once, for the first time takes far longer, and all others wait then."""
+        if not self._fetches:
+            return
         transport.send_checkpoint([0], 0, self._state(), _COLLECTIVE_TIMEOUT)
         self._load(transport.recv_checkpoint(0, transport.metadata(), 0, _COLLECTIVE_TIMEOUT))
         transport.disallow_checkpoint()

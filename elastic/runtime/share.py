@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic import ledger
+from kfp_volcano.elastic.sharding import bounds
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
     from numpy.typing import NDArray
+
+    from kfp_volcano.elastic.runtime.group import Group
+    from kfp_volcano.elastic.runtime.state import State
 
 __all__ = ["Attempt", "Share"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A try at a step, seen from one worker."""
+    """A try at a step, seen from one process."""
 
     digest: str
     step: int
@@ -22,27 +30,71 @@ class Attempt:
     parent: str
     """Lineage of the state it begins from."""
     world: int
+    """Processes of all workers."""
+    processes: int = 1
+    """Processes of each worker."""
     rank: int
     count: int
     """Samples in the global batch."""
     mine: int
-    """Samples in this worker's share."""
+    """Samples in this process' share."""
+    samples: int
+    """Committed before it."""
+
+    @classmethod
+    def of(cls, state: State, group: Group, *, processes: int, count: int, mine: int) -> Attempt:
+        """The try at the step that follows a state by a group's workers."""
+        return cls(
+            digest=ledger.attempt_digest(state.lineage, group.rendezvous, state.steps),
+            step=state.steps,
+            epoch=state.cursor.epoch,
+            parent=state.lineage,
+            world=group.world,
+            processes=processes,
+            rank=group.rank,
+            count=count,
+            mine=mine,
+            samples=state.samples,
+        )
+
+    @property
+    def workers(self) -> int:
+        """How many workers take part."""
+        return self.world // self.processes
 
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """This worker's part of a global batch."""
+    """This worker's part of a global batch; or a part of that, where it does not fit its device at once."""
 
     ids: NDArray[np.int64]
     """Which samples to feed: indices into the dataset."""
     epoch: int
     """Counted from 0."""
     committed: bool = False
-    """Whether the whole batch has counted; known after `Training.step`."""
+    """Whether the whole batch has counted; known after `Training.step` of the share's last part."""
     attempt: Attempt
     """What the ledger calls it."""
     last: bool
     """Whether the batch is its epoch's last."""
+    counts: bool = True
+    """Whether its samples count. A process of a sharded model that has none feeds one that does not, for its siblings
+    need its passes."""
+    opens: bool = True
+    """Whether it is the share's first part."""
+    closes: bool = True
+    """Whether it is the share's last part."""
+
+    def parts(self, count: int) -> Iterator[Share]:
+        """The share in so many parts, whose samples differ by one at most."""
+        if count == 1:
+            yield self
+            return
+        for index in range(count):
+            start, end = bounds(len(self.ids), index, count)
+            part = self if start < end else replace(self, counts=False)
+            ids = self.ids[start:end] if start < end else self.ids[:1]
+            yield replace(part, ids=ids, opens=index == 0, closes=index == count - 1)
 
     @property
     def ends_epoch(self) -> bool:

@@ -7,21 +7,26 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kfp_volcano.elastic import ledger
+from kfp_volcano.elastic.monitoring import Evaluations, Watch
+from kfp_volcano.elastic.runtime import shards
 from kfp_volcano.elastic.runtime.noise import NoiseScale
 from kfp_volcano.elastic.runtime.progress import History
 from kfp_volcano.elastic.runtime.trend import Trend
 from kfp_volcano.elastic.sharding import Cursor
-from kfp_volcano.schemas.records import Progress
+from kfp_volcano.schemas.records import Progress, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
 
+    from kfp_volcano.elastic.runtime.accumulation import FirstPart
     from kfp_volcano.elastic.runtime.gradients import Total
+    from kfp_volcano.elastic.runtime.learning import Learning
     from kfp_volcano.elastic.runtime.message import Row
     from kfp_volcano.elastic.runtime.share import Attempt
     from kfp_volcano.elastic.sharding import Plan
+    from kfp_volcano.schemas.monitor import Monitor
 
 __all__ = ["State", "Stateful"]
 
@@ -36,15 +41,32 @@ class Stateful(Protocol):
         """Takes over a state."""
 
 
+class _Part(Protocol):
+    """A part of the state that takes over another worker's."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+_ROLLBACK = 1 << 40
+"""By which a rollback raises the version: more than a training has steps."""
+
+
 class State:
     """The model, its optimizer and how far training has come."""
 
     def __init__(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, others: Mapping[str, Stateful], plan: Plan
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        others: Mapping[str, Stateful],
+        plan: Plan,
+        learning: Learning,
+        monitor: Monitor,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.plan = plan
+        self.learning = learning
         self.lineage = ledger.genesis(seed=plan.seed, size=plan.size, batch=plan.batch, epochs=plan.epochs)
         """Digest of all attempts that led here (`elastic.ledger`)."""
         self.steps = 0
@@ -55,6 +77,10 @@ class State:
         self.history = History()
         self.noise = NoiseScale()
         self.trend = Trend()
+        self.watch = Watch(monitor)
+        self.evaluations = Evaluations(monitor.evaluate)
+        self.stopped_early = ""
+        """Why nothing more is to be committed before all epochs are; empty otherwise."""
         self._others = dict(others)
 
     @property
@@ -70,21 +96,38 @@ class State:
     @property
     def finished(self) -> bool:
         """Whether nothing is left to commit."""
-        return self.plan.finished(self.cursor)
+        return bool(self.stopped_early) or self.plan.finished(self.cursor)
+
+    @property
+    def version(self) -> int:
+        """Grows with each step and each rollback: whoever has the lower one takes the other's state."""
+        return self.watch.measures.rollbacks * _ROLLBACK + self.steps
 
     def committed(
-        self, attempt: Attempt, lineage: str, rows: Sequence[Row], total: Total | None, *, batch: int, at: float
+        self,
+        attempt: Attempt,
+        lineage: str,
+        rows: Sequence[Row],
+        total: Total | None,
+        *,
+        first: FirstPart | None,
+        batch: int,
+        at: float,
     ) -> None:
         """Counts a step that all workers have committed, and keeps what it tells."""
-        if total is not None and total.parts:
-            self.noise.add([row.count for row in rows], total.parts, total.whole)
+        if total is not None and total.parts and total.whole is not None:
+            each = len(rows) // len(total.parts)  # one part is of a worker where its processes share the gradient
+            counts = [sum(row.count for row in rows[start : start + each]) for start in range(0, len(rows), each)]
+            self.noise.add(counts, total.parts, total.whole)
+        elif first is not None and total is not None and total.whole is not None:
+            self.noise.add_first(first.count, attempt.count, first.square, total.whole)
         self.steps, self.lineage = attempt.step + 1, lineage
         self.cursor = self.plan.after(self.cursor, attempt.count)
         self.trend.add(sum(row.loss for row in rows))
         self.history.commit(
             step=self.steps,
             samples=self.samples,
-            workers=attempt.world,
+            workers=attempt.workers,
             at=at,
             batch=attempt.count if attempt.count == batch else None,
             nodes=len({row.node for row in rows}),
@@ -109,6 +152,20 @@ class State:
             measured=self.history.measured,
             noise_scale=self.noise.samples,
             trend=self.trend.told,
+            watched=self._watched(),
+        )
+
+    def _watched(self) -> Watched | None:
+        """What the watch has done; None where that is nothing."""
+        done = self.watch.measures
+        if not (done.rollbacks or done.growth_stopped or done.size or done.lr_factor < 1):
+            return None
+        return Watched(
+            rollbacks=done.rollbacks,
+            lr_factor=done.lr_factor,
+            growth_stopped=done.growth_stopped,
+            size=done.size,
+            size_asked_at=done.size_asked_at,
         )
 
     def about(self) -> dict[str, Any]:
@@ -122,6 +179,7 @@ class State:
             "batch": self.plan.batch,
             "seed": self.plan.seed,
             "metrics": self.metrics,
+            **({"stopped_early": self.stopped_early} if self.stopped_early else {}),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -143,13 +201,26 @@ class State:
                 "history": self.history.state_dict(),
                 "noise": self.noise.state_dict(),
                 "trend": self.trend.state_dict(),
+                "watch": self.watch.state_dict(),
+                "evaluations": self.evaluations.state_dict(),
+                "stopped_early": self.stopped_early,
+                "learning": self.learning.state_dict(),
             },
         }
 
+    def part(self) -> dict[str, Any]:
+        """What a process of the same rank in another worker needs of it."""
+        return shards.to_local(self.state_dict())  # type: ignore[no-any-return]
+
+    def whole(self) -> dict[str, Any]:
+        """All of it, without shards; the processes of a worker have to ask for it together."""
+        return shards.to_whole(self.state_dict())  # type: ignore[no-any-return]
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over another worker's state, or a checkpoint's."""
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        """Takes over what another worker's process has, or a checkpoint."""
+        model, optimizer = shards.fitted(state["model"], state["optimizer"], self.model, self.optimizer)
+        self.model.load_state_dict(model)
+        self.optimizer.load_state_dict(optimizer)
         for name, other in self._others.items():
             other.load_state_dict(state["others"][name])
         training = state["training"]
@@ -158,6 +229,9 @@ class State:
         self.cursor = Cursor(*training["cursor"]) if "cursor" in training else self.plan.after_steps(self.steps)
         self.metrics = dict(training["metrics"])
         self.history.load_state_dict(training["history"])
-        for name, part in (("noise", self.noise), ("trend", self.trend)):
+        self.stopped_early = training.get("stopped_early", "")
+        parts: dict[str, _Part] = {"noise": self.noise, "trend": self.trend, "learning": self.learning}
+        parts |= {"watch": self.watch, "evaluations": self.evaluations}
+        for name, part in parts.items():
             if name in training:  # not in older checkpoints
                 part.load_state_dict(training[name])

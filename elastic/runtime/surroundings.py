@@ -6,12 +6,14 @@ import json
 import os
 import secrets
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
+from kfp_volcano.elastic.sharding import Plan
 from kfp_volcano.errors import KfpVolcanoError, Problem, SpecError
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.codec import typed
 from kfp_volcano.schemas.training_job import RuntimeSettings
 
 if TYPE_CHECKING:
@@ -36,6 +38,10 @@ class Surroundings:
     """8 hex digits that no other process of the Job has."""
     coordinator: str | None
     """Host of the Job's coordinator; None outside a Job: the process trains alone."""
+    rank: int = 0
+    """This process' among those of its worker."""
+    processes: int = 1
+    """How many processes its worker has."""
     job_dir: Path | None
     """Where checkpoints, ledgers and the final model go; None: nowhere."""
     settings: RuntimeSettings
@@ -66,10 +72,8 @@ class Surroundings:
             problems += _unwritable(folder)
         settings = RuntimeSettings()
         try:
-            given = json.loads(environ.get(names.ENV_ELASTICITY) or "{}")
-            known = {field.name for field in fields(RuntimeSettings)}
-            settings = RuntimeSettings(**{key: value for key, value in given.items() if key in known})
-        except (ValueError, AttributeError) as error:
+            settings = _settings(json.loads(environ.get(names.ENV_ELASTICITY) or "{}"))
+        except (ValueError, TypeError, AttributeError) as error:
             problems.append(Problem(names.ENV_ELASTICITY, f"is not the JSON of RuntimeSettings: {error}"))
         if problems:
             raise SpecError(problems, source="environment")
@@ -79,9 +83,31 @@ class Surroundings:
             node=environ.get(names.ENV_NODE, ""),
             incarnation=secrets.token_hex(4),
             coordinator=coordinator,
+            rank=int(environ.get("LOCAL_RANK", "0")),  # torchrun's, as the next
+            processes=int(environ.get("LOCAL_WORLD_SIZE", "1")),
             job_dir=folder,
             settings=settings,
         )
+
+    def plan(self, *, size: int, batch: int | None, epochs: int, seed: int) -> Plan:
+        """The plan of the data; `batch` is used where the Job's spec names none.
+
+        Raises SpecError with every problem: numbers below their least, a batch that nobody names.
+        """
+        chosen = self.settings.batch if self.settings.batch is not None else batch
+        if chosen is None:
+            remedy = "set elasticity.batch.global in the TrainingJob, or pass batch="
+            raise SpecError([Problem("batch", "nobody says how many samples a global batch has", remedy)])
+        return Plan(size=size, batch=chosen, epochs=epochs, seed=seed)
+
+
+def _settings(given: Mapping[str, Any]) -> RuntimeSettings:
+    """What a newer version added is ignored."""
+    parts: dict[str, Any] = {}
+    for name, kind in get_type_hints(RuntimeSettings).items():
+        if name in given:
+            parts[name] = typed(cast("type[Any]", kind), given[name]) if is_dataclass(kind) else given[name]
+    return RuntimeSettings(**parts)
 
 
 def end_script_with_exit_code() -> None:
@@ -122,7 +148,7 @@ def cpu_share(surroundings: Surroundings, environ: Mapping[str, str]) -> int | N
         quota, period = _CGROUP_CPU.read_text().split()
     except (OSError, ValueError):
         quota, period = "max", "1"
-    if quota != "max":
-        return max(1, int(quota) // int(period))
     # Pods on loopback addresses are processes of one machine without quotas.
-    return 1 if surroundings.address.startswith("127.") else len(os.sched_getaffinity(0))
+    here = 1 if surroundings.address.startswith("127.") else len(os.sched_getaffinity(0))
+    pod = here if quota == "max" else int(quota) // int(period)
+    return max(1, pod // surroundings.processes)

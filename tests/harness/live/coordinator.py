@@ -1,4 +1,4 @@
-"""The coordinator's process in the tests.
+"""The coordinator's process.
 
 Run by `runpy` with HOST, READY (an event) and REPORTS (a file) as globals.
 """
@@ -13,6 +13,7 @@ from kfp_volcano.schemas.records import Progress, dump
 
 
 def keep(progress: Progress) -> None:
+    """Appends a report to the file."""
     with Path(globals()["REPORTS"]).open("a") as file:
         file.write(dump(progress) + "\n")
 
