@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -97,6 +97,8 @@ class Commit:
     samples: int
     """All samples committed, this step's included."""
     time: float
+    lr: float | None = None
+    """What the step learned at, of the first parameter group; None in ledgers of versions before 0.2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,10 +366,13 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "str": str,
     "int": int,
     "float": (int, float),
+    "float | None": (int, float, type(None)),
     "list[int]": list,
     "dict[str, float]": dict,
 }
 _FIELDS = {kind: [(entry.name, _TYPES[str(entry.type)]) for entry in fields(kind)] for kind in _KINDS.values()}
+
+_OPTIONAL = {entry.name for kind in _KINDS.values() for entry in fields(kind) if entry.default is not MISSING}
 
 
 def _parse(line: str) -> Entry:
@@ -376,9 +381,9 @@ def _parse(line: str) -> Entry:
         raise TypeError(f"a JSON {type(value).__name__} where an object must be")
     kind = _KINDS[value.pop("kind")]
     # A field of a newer version is no damage; a missing one, or one of another type, is.
-    known = {name: value[name] for name, _ in _FIELDS[kind]}
+    known = {name: value[name] for name, _ in _FIELDS[kind] if name in value or name not in _OPTIONAL}
     for name, types in _FIELDS[kind]:
-        if not isinstance(known[name], types):
+        if name in known and not isinstance(known[name], types):
             raise TypeError(f"{name} is {known[name]!r}")
     entry = kind(**known)
     if isinstance(entry, Feed) and not all(type(sample) is int for sample in entry.ids):

@@ -181,7 +181,7 @@ class Progress:
     measured: tuple[Measured, ...] = ()
     """How fast it was at the last 16 sizes it had, the newest last."""
     noise_scale: float | None = None
-    """Gradient noise scale, samples; None where less than two workers trained together for long enough."""
+    """Gradient noise scale, samples; None before two workers, or one in parts, have trained long enough."""
     trend: LossTrend | None = None
     """None before there were some steps."""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas import metadata_rules, pod_rules, role_rules
+from kfp_volcano.schemas.batch import Batch
+from kfp_volcano.schemas.codec import typed
 from kfp_volcano.schemas.quantities import duration
 from kfp_volcano.schemas.sound import Sound
-from kfp_volcano.schemas.structure import Finding
+from kfp_volcano.schemas.structure import Finding, Unknown
 from kfp_volcano.schemas.training_job import FOREVER
 from kfp_volcano.schemas.wire import default_strategy
 from kfp_volcano.schemas.wording import shown
@@ -41,6 +43,7 @@ def findings(value: Any, broken: Collection[Path]) -> Iterator[Finding]:
     yield from role_rules.findings(sound, strategy)
     yield from pod_rules.findings(sound)
     yield from _faults(sound, strategy)
+    yield from _batch(sound)
     if sound.get("spec", "mpi") is not None and sound.get("spec", "framework") not in (None, "mpi"):
         yield Finding(("spec", "mpi"), "is for framework mpi alone", "leave it out")
     for path, least, bound in _DURATIONS:
@@ -95,6 +98,14 @@ def _faults(sound: Sound, strategy: str | None) -> Iterator[Finding]:
         yield Finding((*path, "evicted"), f"cannot be {evicted}: {words}", f"{failed}, or failed: retry")
     if sound.get(*path, "pending", "then") == "restartJob" and strategy not in (None, "fixed"):
         yield Finding((*path, "pending", "then"), f"restartJob is not for strategy {strategy}", "fail or abort")
+
+
+def _batch(sound: Sound) -> Iterator[Finding]:
+    path: Path = ("spec", "elasticity", "batch")
+    value = sound.get(*path)
+    if value and not any(isinstance(part, Unknown) for part in (*value.values(), *value.get("sizes", ()))):
+        for key, what, remedy in typed(Batch, value).problems():
+            yield Finding((*path, key), what, remedy)
 
 
 _DURATIONS: tuple[tuple[Path, float, str], ...] = (

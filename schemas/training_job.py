@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from kfp_volcano.schemas.batch import Batch
 from kfp_volcano.schemas.pods import (
     CLEANUP,
     ENV,
@@ -151,15 +152,6 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """The global batch and how it follows the number of workers."""
-
-    size: int | None = field(default=None, metadata={"key": "global"})
-    """Samples a step (`elasticity.batch.global`); None: the training code says it."""
-    rule: Literal["constant"] = "constant"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
     """The pod that brings the workers of an elastic Job together."""
 
@@ -291,6 +283,11 @@ class RuntimeSettings:
     """What training code needs to know of the spec; travels to each worker as JSON in `KFP_VOLCANO_ELASTICITY`."""
 
     batch: int | None = None
+    """`elasticity.batch.global`: all that versions before 0.2 know of the batch."""
+    scaling: Batch = field(default_factory=Batch)
+    """The rest of `elasticity.batch`."""
+    workers: int | None = None
+    """The most there may be, where the batch follows them."""
     checkpoint_every_s: float = 300.0
     checkpoint_keep: int = 3
     grace_s: float = 60.0

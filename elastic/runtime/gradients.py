@@ -57,10 +57,11 @@ class Gradients:
         """Replaces each gradient by its sum over all workers, and returns what is known then; None if `add` failed.
 
         `add` sums the tensors over all workers in place. With one worker nothing is copied or sent. `lengths` tells
-        whether lengths are wanted, by all workers or by none; that reads every gradient twice more.
+        whether lengths are wanted, by all workers or by none; that reads every gradient twice more. One worker finds
+        the whole length alone.
         """
         if world == 1:
-            return Total([list(row)])
+            return Total([list(row)], whole=self.square() if lengths else 0.0)
         width = len(row) + 1
         self._lay_out(world * width)
         for flat in self._flats:
@@ -88,6 +89,13 @@ class Gradients:
             return Total(plain)
         self._tail.zero_()
         return Total(plain, tuple(each[-1] for each in rows), float(self._square()))
+
+    def square(self) -> float:
+        """Squared length of this worker's gradients as they are."""
+        grads = [p.grad for p in self._parameters if p.grad is not None]
+        lengths = [torch.linalg.vector_norm(grad, dtype=_LENGTH.get(grad.dtype)) for grad in grads]
+        squares = [(length * length).to(self.device, torch.float32) for length in lengths]
+        return float(torch.stack(squares).sum()) if squares else 0.0
 
     def _square(self) -> torch.Tensor:
         """Squared length of what is in the buffers, whose tail is empty now."""

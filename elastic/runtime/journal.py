@@ -69,7 +69,7 @@ class Journal:
             )
         )
 
-    def commit(self, attempt: Attempt, *, loss: float, samples: int, at: float) -> str:
+    def commit(self, attempt: Attempt, *, loss: float, samples: int, lr: float, at: float) -> str:
         """The attempt counts; returns the lineage of the state that follows."""
         lineage = ledger.lineage_digest(attempt.parent, attempt.digest)
         self._write(
@@ -83,6 +83,7 @@ class Journal:
                 loss=loss,
                 samples=samples,
                 time=at,
+                lr=lr,
             )
         )
         return lineage

@@ -42,6 +42,9 @@ class Row:
     """Digest of its node's name; 0 where that is not known."""
     summed_s: float = 0.0
     """How long it took it to sum the last step's gradients with the others', and to wait for them."""
+    noise: float = -1.0
+    """The gradient noise scale, in samples, as it sees it; -1 where it is not known. All go by that of the first row,
+    for what each computes by itself may differ in the last bit from one kind of device to another."""
 
     @staticmethod
     def state_of(lineage: str) -> int:
@@ -53,6 +56,11 @@ class Row:
         """A node's name as a number that float32 holds; two of a Job's nodes hardly ever have the same."""
         return int(hashlib.sha256(name.encode()).hexdigest()[:_EXACT_HEX_DIGITS], 16) if name else 0
 
+    @staticmethod
+    def noise_of(scale: float | None) -> float:
+        """A noise scale as a number that travels."""
+        return -1.0 if scale is None else scale
+
     def numbers(self) -> list[float]:
         """The row as it travels."""
         return [
@@ -63,12 +71,13 @@ class Row:
             self.loss,
             float(self.node),
             self.summed_s,
+            self.noise,
         ]
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Row:
         """The row that has travelled."""
-        state, flags, silent_s, count, loss, node, summed_s = numbers
+        state, flags, silent_s, count, loss, node, summed_s, noise = numbers
         return cls(
             state=int(state),
             flags=Flag(int(flags)),
@@ -77,7 +86,13 @@ class Row:
             loss=loss,
             node=int(node),
             summed_s=summed_s,
+            noise=noise,
         )
+
+    @property
+    def noise_scale(self) -> float | None:
+        """Its gradient noise scale; None where it is not known."""
+        return None if self.noise < 0 else self.noise
 
     @staticmethod
     def disagreement(rows: Sequence[Row], count: int) -> str:

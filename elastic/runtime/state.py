@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     import torch
 
+    from kfp_volcano.elastic.runtime.accumulation import FirstPart
     from kfp_volcano.elastic.runtime.gradients import Total
+    from kfp_volcano.elastic.runtime.learning import Learning
     from kfp_volcano.elastic.runtime.message import Row
     from kfp_volcano.elastic.runtime.share import Attempt
     from kfp_volcano.elastic.sharding import Plan
@@ -40,11 +42,17 @@ class State:
     """The model, its optimizer and how far training has come."""
 
     def __init__(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, others: Mapping[str, Stateful], plan: Plan
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        others: Mapping[str, Stateful],
+        plan: Plan,
+        learning: Learning,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.plan = plan
+        self.learning = learning
         self.lineage = ledger.genesis(seed=plan.seed, size=plan.size, batch=plan.batch, epochs=plan.epochs)
         """Digest of all attempts that led here (`elastic.ledger`)."""
         self.steps = 0
@@ -73,11 +81,21 @@ class State:
         return self.plan.finished(self.cursor)
 
     def committed(
-        self, attempt: Attempt, lineage: str, rows: Sequence[Row], total: Total | None, *, batch: int, at: float
+        self,
+        attempt: Attempt,
+        lineage: str,
+        rows: Sequence[Row],
+        total: Total | None,
+        *,
+        first: FirstPart | None,
+        batch: int,
+        at: float,
     ) -> None:
         """Counts a step that all workers have committed, and keeps what it tells."""
         if total is not None and total.parts:
             self.noise.add([row.count for row in rows], total.parts, total.whole)
+        elif first is not None and total is not None:
+            self.noise.add_first(first.count, attempt.count, first.square, total.whole)
         self.steps, self.lineage = attempt.step + 1, lineage
         self.cursor = self.plan.after(self.cursor, attempt.count)
         self.trend.add(sum(row.loss for row in rows))
@@ -143,6 +161,7 @@ class State:
                 "history": self.history.state_dict(),
                 "noise": self.noise.state_dict(),
                 "trend": self.trend.state_dict(),
+                "learning": self.learning.state_dict(),
             },
         }
 
@@ -158,6 +177,7 @@ class State:
         self.cursor = Cursor(*training["cursor"]) if "cursor" in training else self.plan.after_steps(self.steps)
         self.metrics = dict(training["metrics"])
         self.history.load_state_dict(training["history"])
-        for name, part in (("noise", self.noise), ("trend", self.trend)):
+        parts = (("noise", self.noise), ("trend", self.trend), ("learning", self.learning))
+        for name, part in parts:
             if name in training:  # not in older checkpoints
                 part.load_state_dict(training[name])

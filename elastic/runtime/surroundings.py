@@ -6,12 +6,13 @@ import json
 import os
 import secrets
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from kfp_volcano.errors import KfpVolcanoError, Problem, SpecError
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.codec import typed
 from kfp_volcano.schemas.training_job import RuntimeSettings
 
 if TYPE_CHECKING:
@@ -66,10 +67,8 @@ class Surroundings:
             problems += _unwritable(folder)
         settings = RuntimeSettings()
         try:
-            given = json.loads(environ.get(names.ENV_ELASTICITY) or "{}")
-            known = {field.name for field in fields(RuntimeSettings)}
-            settings = RuntimeSettings(**{key: value for key, value in given.items() if key in known})
-        except (ValueError, AttributeError) as error:
+            settings = _settings(json.loads(environ.get(names.ENV_ELASTICITY) or "{}"))
+        except (ValueError, TypeError, AttributeError) as error:
             problems.append(Problem(names.ENV_ELASTICITY, f"is not the JSON of RuntimeSettings: {error}"))
         if problems:
             raise SpecError(problems, source="environment")
@@ -82,6 +81,15 @@ class Surroundings:
             job_dir=folder,
             settings=settings,
         )
+
+
+def _settings(given: Mapping[str, Any]) -> RuntimeSettings:
+    """What a newer version added is ignored."""
+    parts: dict[str, Any] = {}
+    for name, kind in get_type_hints(RuntimeSettings).items():
+        if name in given:
+            parts[name] = typed(cast("type[Any]", kind), given[name]) if is_dataclass(kind) else given[name]
+    return RuntimeSettings(**parts)
 
 
 def end_script_with_exit_code() -> None:

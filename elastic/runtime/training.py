@@ -13,10 +13,12 @@ import torch
 
 from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.runtime import noise
+from kfp_volcano.elastic.runtime.accumulation import Accumulation
 from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_cpu
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
+from kfp_volcano.elastic.runtime.learning import Learning
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
 from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
@@ -24,14 +26,17 @@ from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.runtime.state import State
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
 from kfp_volcano.elastic.runtime.wishes import Wishes
-from kfp_volcano.elastic.scaling import scale
-from kfp_volcano.elastic.sharding import Plan, share
-from kfp_volcano.errors import Problem, SpecError
+from kfp_volcano.elastic.sharding import share
+from kfp_volcano.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from torch.optim.lr_scheduler import LRScheduler
+
     from kfp_volcano.elastic.runtime.state import Stateful
+    from kfp_volcano.elastic.scaling import Rule
+    from kfp_volcano.schemas.batch import Batch
 
 __all__ = ["LEFT", "Training"]
 
@@ -60,9 +65,13 @@ class Training:
         optimizer: over the parameters whose gradients are summed. Clip gradients in a hook of it
             (`optimizer.register_step_pre_hook`): they are whole only then.
         size: samples in the dataset.
-        batch: samples in a global batch; the TrainingJob's `elasticity.batch.global` comes before it.
+        batch: samples in a global batch, or all there is to say of it; the TrainingJob's `elasticity.batch` comes
+            before it.
         epochs: how often each sample is fed.
-        lr: learning rate, or a function from samples committed to it; None leaves the optimizer's alone.
+        lr: learning rate at the base batch, a function from samples committed to it, or a scheduler built on the
+            optimizer, which takes a step for each `batch` samples; None leaves the optimizer's as it is.
+        rule: how learning rate and betas follow the batch, a function of its argument alone (`elasticity.batch.rule:
+            custom`).
         seed: fixes the order of the samples, with the epoch.
         state: further objects whose state belongs to the training.
         job_dir: where checkpoints, ledgers and the final model go outside a Job; None: nowhere.
@@ -78,23 +87,26 @@ class Training:
         *,
         size: int,
         epochs: int,
-        batch: int | None = None,
-        lr: float | Callable[[int], float] | None = None,
+        batch: int | Batch | None = None,
+        lr: float | Callable[[int], float] | LRScheduler | None = None,
+        rule: Rule | None = None,
         seed: int = 0,
         state: Mapping[str, Stateful] | None = None,
         job_dir: str | Path | None = None,
     ) -> None:
         try:
             self._here = Surroundings.read(os.environ, job_dir=None if job_dir is None else Path(job_dir))
-            self._plan = _plan(self._here, size=size, batch=batch, epochs=epochs, seed=seed)
+            settings, data = self._here.settings, {"size": size, "epochs": epochs, "seed": seed}
+            learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, **data)
+            self._plan, self._sizing = learning.plan, learning.sizing
         except SpecError:
             end_script_with_exit_code()
             raise
         threads = cpu_share(self._here, os.environ)
         if threads is not None:
             torch.set_num_threads(threads)
-        self._state = State(model, optimizer, state or {}, self._plan)
-        self._lr = lr
+        self._state = State(model, optimizer, state or {}, self._plan, learning)
+        self._parts = Accumulation()
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
         self._group: Group = Solo()
         self._journal = Journal(self._here)
@@ -162,16 +174,20 @@ class Training:
     def step(self, loss: torch.Tensor) -> bool:
         """Backward pass, sum over all workers, update. True if the batch counts; else the loop yields it again.
 
+        Of a share that is fed in parts only the last one's call sums and updates; the others return False.
+
         Args:
             loss: the mean over this share's samples, a scalar.
         """
         current, self._share = self._share, None
         if current is None:
             raise RuntimeError("call step(loss) once for each share that the loop yields")
-        attempt = current.attempt
-        weight = attempt.mine / attempt.count
-        torch.autograd.backward(loss if attempt.world == 1 else loss * weight)
-        current.committed = self._settle(attempt, float(loss.detach()) * weight)
+        self._parts.add(current, loss)
+        if not current.closes:
+            if current.opens and current.attempt.world == 1 and noise.looks(current.attempt.step):
+                self._parts.look(current, self._gradients.square())
+            return False
+        current.committed = self._settle(current.attempt)
         return current.committed
 
     def log(self, **values: float) -> None:
@@ -193,7 +209,7 @@ class Training:
     @property
     def _batch(self) -> int:
         """Samples in the global batch of as many workers as there are."""
-        return self._plan.batch
+        return self._sizing.batch(self._group.world)
 
     def _shares(self) -> Iterator[Share]:
         while True:
@@ -214,11 +230,16 @@ class Training:
                 return
             current = self._next()
             self._state.optimizer.zero_grad(set_to_none=True)
+            self._parts.begin()
             if len(current.ids) == 0:
-                self._settle(current.attempt, 0.0)
+                self._settle(current.attempt)
                 continue
-            self._share = current
-            yield current
+            yield from self._parts_of(current)
+
+    def _parts_of(self, current: Share) -> Iterator[Share]:
+        for part in current.parts(self._sizing.parts(len(current.ids))):
+            self._share = part
+            yield part
             if self._share is not None:
                 raise RuntimeError("the share was not trained on: call step(loss) in the loop's body")
 
@@ -256,21 +277,21 @@ class Training:
             last=self._plan.after(cursor, len(batch)).epoch > cursor.epoch,
         )
 
-    def _settle(self, attempt: Attempt, loss: float) -> bool:
+    def _settle(self, attempt: Attempt) -> bool:
         """Sums, and commits or discards; decides, as every worker does, what comes next."""
         row = Row(
             state=Row.state_of(self._state.lineage),
             flags=self._flags(),
             silent_s=self._silent_s(),
             count=attempt.mine,
-            loss=loss,
+            loss=self._parts.loss,
             node=self._node,
             summed_s=self._summed_s,
+            noise=Row.noise_of(self._state.noise.scale),
         )
         began = time.perf_counter()
-        total = self._gradients.total(
-            row.numbers(), attempt.rank, attempt.world, self._group.add, lengths=attempt.step % noise.EVERY == 0
-        )
+        lengths = noise.looks(attempt.step) if attempt.world > 1 else self._parts.first is not None
+        total = self._gradients.total(row.numbers(), attempt.rank, attempt.world, self._group.add, lengths=lengths)
         self._summed_s = time.perf_counter() - began
         rows = [Row.of(values) for values in total.rows] if total else []
         reason = Row.disagreement(rows, attempt.count)
@@ -300,10 +321,12 @@ class Training:
     def _commit(self, attempt: Attempt, rows: list[Row], total: Total | None) -> None:
         now, loss = time.time(), sum(row.loss for row in rows)
         samples = self.samples + attempt.count
-        lineage = self._journal.commit(attempt, loss=loss, samples=samples, at=now)
-        lr = self._set_lr()
+        lr = self._state.learning.prepare(
+            workers=attempt.world, samples=self.samples, count=attempt.count, noise_scale=rows[0].noise_scale
+        )
+        lineage = self._journal.commit(attempt, loss=loss, samples=samples, lr=lr, at=now)
         self._state.optimizer.step()
-        self._state.committed(attempt, lineage, rows, total, batch=self._batch, at=now)
+        self._state.committed(attempt, lineage, rows, total, first=self._parts.first, batch=self._batch, at=now)
         if self.first and self._reporter is not None and (self._reporter.due() or self._finished):
             self._reporter.offer(self._state.progress(workers=self.workers, batch=self._batch, loss=loss, lr=lr))
 
@@ -328,14 +351,6 @@ class Training:
             self._wishes.save = False
             if self.first:
                 self._save(wait=decision.everyone)
-
-    def _set_lr(self) -> float:
-        if self._lr is not None:
-            base = self._lr(self.samples) if callable(self._lr) else self._lr
-            lr = scale("constant", batch=self._plan.batch, lr=base, workers=self.workers).lr
-            for group in self._state.optimizer.param_groups:
-                group["lr"] = lr
-        return float(self._state.optimizer.param_groups[0]["lr"])
 
     def _save(self, *, wait: bool) -> None:
         if self._checkpoints is not None:
@@ -382,11 +397,3 @@ class Training:
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()
-
-
-def _plan(here: Surroundings, *, size: int, batch: int | None, epochs: int, seed: int) -> Plan:
-    chosen = here.settings.batch if here.settings.batch is not None else batch
-    if chosen is None:
-        remedy = "set elasticity.batch.global in the TrainingJob, or pass batch="
-        raise SpecError([Problem("batch", "nobody says how many samples a global batch has", remedy)])
-    return Plan(size=size, batch=chosen, epochs=epochs, seed=seed)

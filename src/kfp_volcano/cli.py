@@ -17,6 +17,7 @@ import click
 
 from kfp_volcano.cli_autoscaler import autoscaler
 from kfp_volcano.cli_backend import pairs
+from kfp_volcano.cli_check_script import check_script
 from kfp_volcano.cli_convert import convert
 from kfp_volcano.cli_doctor import doctor
 from kfp_volcano.cli_hand import hold, release, resize
@@ -81,6 +82,7 @@ def main() -> None:
     Another size for a Job:          kfp-volcano resize vision/resnet-1a2b3c4d --workers 6 --for 2h
     Queues of departments and teams: kfp-volcano queues plan tree.yaml
     Pools of shared GPUs:            kfp-volcano pools plan pools.yaml
+    Is a training script elastic:    kfp-volcano check-script train.py
 
     \b
     Exit codes: 0 done · 1 the training failed · 2 wrong use or input ·
@@ -88,6 +90,7 @@ def main() -> None:
     """
 
 
+main.add_command(check_script)
 main.add_command(convert)
 spec_argument = click.argument("spec", type=click.Path(path_type=Path))
 pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path))

@@ -49,6 +49,14 @@ def patched(pod, *more):
             "elasticity.strategy",
             "pytorch or ray",
         ),
+        # the batch
+        (f"{{elasticity: {{batch: {{global: 8, perWorker: 2}}}}, {WORKER}}}", "elasticity.batch.perWorker", "linear"),
+        (f"{{elasticity: {{batch: {{rule: linear}}}}, {WORKER}}}", "elasticity.batch.perWorker", "is missing"),
+        (
+            f"{{elasticity: {{batch: {{rule: sqrt, perWorker: 4, min: 9, max: 8}}}}, {WORKER}}}",
+            "elasticity.batch.min",
+            "at most 8",
+        ),
         # the gang
         ("roles: {worker: {replicas: 2, min: 3}}", "roles.worker.min", "more than replicas 2"),
         ("{minPods: 3, roles: {worker: {replicas: 2}}}", "minPods", "from 2"),

@@ -118,7 +118,7 @@ def test_custom_code_is_fixed_unless_it_says_otherwise():
         ("apiVersion", "kfp-volcano/v2", "this version of kfp-volcano reads kfp-volcano/v1"),
         ("kind", "Job", "reads TrainingJob"),
         ("spec/framework", "pytroch", 'there is no "pytroch" | did you mean pytorch?'),
-        ("spec/elasticity/batch/rule", "linear", "constant is what there is"),
+        ("spec/elasticity/batch/rule", "cubic", 'there is no "cubic"'),
         # types
         ("spec/roles/worker/replicas/max", "8", 'whole number, but is text: "8" | without quotes: 8'),
         ("spec/roles/worker/replicas/max", 2.5, "whole number, but is a number: 2.5"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.codec import plain
 from kfp_volcano.schemas.pods import EnvReference
 from kfp_volcano.schemas.training_job import RuntimeSettings
 from kfp_volcano.volcano.manifests import frameworks, scripts
@@ -91,13 +92,28 @@ def _env(job: TrainingJob, role: Role, name: str, task: str) -> list[dict[str, A
     ]
 
 
+_DEFAULTS = RuntimeSettings()
+_SILENT = ("scaling", "workers")
+"""Settings that are written only where they say something."""
+
+
 def _settings(job: TrainingJob) -> str:
     settings = RuntimeSettings(
-        batch=job.elasticity.batch.size, grace_s=job.elasticity.grace_s, sharding=job.data.sharding
+        batch=job.elasticity.batch.size,
+        scaling=replace(job.elasticity.batch, size=None),
+        workers=None if job.elasticity.batch.rule == "constant" else job.workers.replicas.max,
+        grace_s=job.elasticity.grace_s,
+        sharding=job.data.sharding,
     )
     if job.checkpoint:
         settings = replace(settings, checkpoint_every_s=job.checkpoint.every_s, checkpoint_keep=job.checkpoint.keep)
-    return json.dumps({each.name: getattr(settings, each.name) for each in fields(settings)}, separators=(",", ":"))
+    values = {each.name: getattr(settings, each.name) for each in fields(settings)}
+    plainly = {
+        name: plain(value) if is_dataclass(value) else value
+        for name, value in values.items()
+        if name not in _SILENT or value != getattr(_DEFAULTS, name)
+    }
+    return json.dumps(plainly, separators=(",", ":"))
 
 
 def _value(value: str | EnvReference) -> dict[str, Any]:

@@ -31,9 +31,9 @@ _networks = count(1)
 class Job:
     """One coordinator, any number of workers, one job folder; each pod has a loopback address of its own."""
 
-    def __init__(self, folder: Path, epochs: int, pace: float) -> None:
+    def __init__(self, folder: Path, epochs: int, pace: float, **settings: Any) -> None:
         self.folder = folder
-        self.epochs, self.pace = epochs, pace
+        self.epochs, self.pace, self.settings = epochs, pace, settings
         # Imported once, in the server that all processes are forked from.
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["torch._dynamo", "kfp_volcano.elastic.runtime.coordinator"])
@@ -55,7 +55,7 @@ class Job:
             names.ENV_POD_IP: f"{self._network}.{10 + index}",
             names.ENV_COORDINATOR: f"{self._network}.1",
             names.ENV_JOB_DIR: str(self.folder),
-            names.ENV_ELASTICITY: json.dumps({"checkpoint_every_s": 0.5}),
+            names.ENV_ELASTICITY: json.dumps({"checkpoint_every_s": 0.5, **self.settings}),
         }
         self._start(pod, SCRIPT, {"ENVIRON": environ, "EPOCHS": self.epochs, "PACE": self.pace})
 
@@ -122,10 +122,10 @@ def make_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     """Makes Jobs whose coordinator runs; none of their processes outlives the test."""
     jobs: list[Job] = []
 
-    def make(*, epochs: int = 12, pace: float = 0.01) -> Job:
+    def make(*, epochs: int = 12, pace: float = 0.01, **settings: Any) -> Job:
         folder = tmp_path / f"job-{len(jobs)}"
         folder.mkdir()
-        jobs.append(Job(folder, epochs, pace))
+        jobs.append(Job(folder, epochs, pace, **settings))
         jobs[-1].start_coordinator()
         return jobs[-1]
 

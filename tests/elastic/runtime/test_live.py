@@ -106,6 +106,36 @@ def test_all_told_to_leave_stop_at_the_same_step(make_job: Callable[..., Job], a
     assert [manifest["step"] for manifest in manifests] == [len(audit.commits)]
 
 
+def test_a_batch_that_follows_the_workers_misses_no_sample(make_job: Callable[..., Job]) -> None:
+    """Its size and its learning rate are those of the workers there are; shares in parts, a kill and a restart too."""
+    scaling = {"rule": "adam-sde", "perWorker": 5, "baseWorkers": 2, "maxPerWorker": 3}
+    job = make_job(epochs=30, scaling=scaling, workers=4)
+    for pod in ("w-0", "w-1"):
+        job.start(pod)
+    job.wait_for_steps(10, world=2)
+    for pod in ("w-2", "w-3"):
+        job.start(pod)
+    job.wait_for_steps(10, world=4)
+    job.kill("w-0")
+    job.wait_for_steps(5, world=3)
+    for pod in ("w-1", "w-2", "w-3"):
+        job.kill(pod)
+    job.start("w-4")
+    assert job.exit_code("w-4") == 0
+    audit = job.audit()
+    assert audit.problems == ()
+    assert (audit.duplicates, audit.missing, audit.samples_seen) == (0, 0, 103 * 30)
+    before = 0
+    for commit in audit.commits:
+        batch, rest = commit.samples - before, 103 - before % 103
+        assert batch == min(5 * commit.world, rest)
+        assert commit.lr == 0.01 * (commit.world / 2) ** 0.5
+        before = commit.samples
+    assert {1, 2, 3, 4} == {commit.world for commit in audit.commits} | {1}
+    last = parse(Progress, (job.folder / "reports.jsonl").read_text().splitlines()[-1])
+    assert (last.step, last.batch, last.lr) == (last.total_steps, 5, 0.01 * 0.5**0.5)
+
+
 @pytest.mark.slow
 def test_a_lost_coordinator_is_found_again(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:
     """Workers outlive it, meet at the next one, and take in whoever has come meanwhile."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,13 +20,14 @@ rows = st.builds(
     loss=st.floats(-100, 100, width=32),
     node=st.integers(0, 2**24 - 1),
     summed_s=st.floats(0, 5, width=32),
+    noise=st.sampled_from([-1.0, 0.0, math.inf]) | st.floats(0, 2**20, width=32),
 )
 
 
 @given(rows)
 def test_a_row_travels_unchanged_in_float32(row: Row) -> None:
     """Summed with the others' zeros in single precision, every number arrives as it left."""
-    total = torch.tensor(row.numbers(), dtype=torch.float32) + torch.zeros(7)
+    total = torch.tensor(row.numbers(), dtype=torch.float32) + torch.zeros(8)
     assert Row.of(total.tolist()) == row
 
 

@@ -3,11 +3,13 @@ from __future__ import annotations
 import copy
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kfp_volcano.elastic.runtime.surroundings import Surroundings
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas import names, records
 from kfp_volcano.schemas.training_job import RuntimeSettings
@@ -253,7 +255,12 @@ def specs(draw):
         "elasticity": {
             "strategy": strategy,
             **({"grace": "10m"} if grace else {}),
-            **draw(optional(cooldown=DURATION, batch=st.just({"global": 64}))),
+            **draw(
+                optional(
+                    cooldown=DURATION,
+                    batch=st.sampled_from([{"global": 64}, {"rule": "sqrt", "perWorker": 8, "baseWorkers": 2}]),
+                )
+            ),
             **(draw(optional(agent=st.fixed_dictionaries({"image": WORD}))) if strategy == "restart" else {}),
         },
         "faults": draw(faults(strategy, grace)),
@@ -539,6 +546,20 @@ def test_gpus_are_limited_and_the_coordinator_has_none():
         "limits": {"nvidia.com/gpu": "2"},
     }
     assert container(manifest, "coordinator")[0]["resources"] == {"requests": {"cpu": "500m", "memory": "1Gi"}}
+
+
+def test_training_learns_how_its_batch_follows_the_workers():
+    """The rule and its sizes arrive as they are in the spec, with the most workers there may be."""
+    batch = {"global": 64, "rule": "adam-sde", "perWorker": 32, "max": 256, "sizes": [64, 128, 256], "ramp": 1000}
+    spec = copy.deepcopy(SMALL)
+    spec["spec"]["elasticity"] = {**spec["spec"].get("elasticity", {}), "batch": batch}
+    job = training_job(spec)
+    assert to_wire(job)["spec"]["elasticity"]["batch"] == batch
+    manifest = job_manifest(job, name="a-1", run_id="r", step="submit", workers=3)
+    entries = {entry["name"]: entry for entry in container(manifest, "elastic")[0]["env"]}
+    here = Surroundings.read({"KFP_VOLCANO_ELASTICITY": entries["KFP_VOLCANO_ELASTICITY"]["value"]})
+    assert replace(here.settings.scaling, size=here.settings.batch) == job.elasticity.batch
+    assert here.settings.workers == job.workers.replicas.max
 
 
 def test_fractions_of_a_second_are_rounded_up():
