@@ -55,7 +55,7 @@ def main() -> None:
         epoch, cursor = cursor.epoch, plan.after(cursor, len(batch))
         if cursor.epoch > epoch and rank == 0:
             if args.checkpoint:
-                save(args.checkpoint, weights=weights, momentum=momentum, samples=np.int64(plan.samples(cursor)))
+                save(args.checkpoint, weights, momentum, plan.samples(cursor))
             accuracy = np.mean(scores(weights, x_test)[1].argmax(axis=1) == y_test)
             print(f"epoch {cursor.epoch}/{args.epochs}  world {size}  accuracy {accuracy:.4f}", flush=True)
 
@@ -75,10 +75,10 @@ def gradient(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.concatenate([(x.T @ behind).ravel(), (hidden.T @ error).ravel()])
 
 
-def save(path: Path, **arrays: np.ndarray) -> None:
+def save(path: Path, weights: np.ndarray, momentum: np.ndarray, samples: int) -> None:
     """Write a checkpoint that is whole or not there: a resize may end the process at any moment."""
     partial = path.with_suffix(".partial.npz")
-    np.savez(partial, **arrays)
+    np.savez(partial, weights=weights, momentum=momentum, samples=samples)
     partial.replace(path)
 
 

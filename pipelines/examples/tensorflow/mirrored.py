@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from digits import accuracy, network, samples
+from digits import accuracy, network, samples  # type: ignore[import-not-found]  # it lies beside this file
 
 from kfp_volcano.elastic.sharding import Plan, share
 

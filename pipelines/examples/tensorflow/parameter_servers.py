@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 
 import tensorflow as tf
-from digits import accuracy, network, samples
+from digits import accuracy, network, samples  # type: ignore[import-not-found]  # it lies beside this file
 
 from kfp_volcano.elastic.sharding import Plan
 

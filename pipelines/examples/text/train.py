@@ -28,7 +28,8 @@ class Classifier(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Words (n, m) to logits (n, packages)."""
-        return self.rest(self.words(x))
+        logits: torch.Tensor = self.rest(self.words(x))
+        return logits
 
 
 def main() -> None:
