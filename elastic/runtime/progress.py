@@ -83,17 +83,21 @@ class History:
         self._discarded += 1
 
     @property
+    def workers(self) -> int:
+        """That committed the last step."""
+        return self._workers
+
+    def turn_back(self) -> None:
+        """Training went back to an earlier state: what was committed since says nothing of its pace from here on."""
+        self._commits.clear()
+
+    @property
     def throughput(self) -> float:
         """Samples a second over the last steps."""
         if len(self._commits) < 2:  # noqa: PLR2004 - two ends of a span
             return 0.0
         (first, before), (last, after) = self._commits[0], self._commits[-1]
         return (after - before) / (last - first) if last > first else 0.0
-
-    @property
-    def workers(self) -> int:
-        """How many took part in the last step; 0 before the first."""
-        return self._workers
 
     @property
     def changes(self) -> tuple[MembershipChange, ...]:

@@ -72,8 +72,16 @@ class Unsaved:
     def at_rest(self, *, first: bool) -> None:
         """The state is that between two steps, with all that the loop's body does after one: saves it if it is due."""
 
-    def now(self) -> None:
-        """Saves the present state; it is written when this returns."""
+    def now(self, *, best: bool = False) -> None:
+        """Saves the present state, as the best so far or not; it is written when this returns."""
+
+    def newest(self, *, until: int) -> dict[str, Any] | None:
+        """The state of the newest whole checkpoint of so many steps at most; None where there is none."""
+        del until
+        return None
+
+    def withdraw(self, *, beyond: int) -> None:
+        """Removes the checkpoints of more steps: training went back, and nobody is to begin with them."""
 
     def computing(self) -> None:
         """The model and the optimizer rest until `computed`."""
@@ -163,6 +171,7 @@ class Saving(Unsaved):
     def close(self) -> None:
         """See above."""
         self._saver.close()
+        self._events.close()
 
     def _refuse_foreign(self, manifest: Manifest, what: str) -> None:
         """Going on with other data would feed samples twice or never; and its checkpoints would make room for ours."""
@@ -208,9 +217,19 @@ class Saving(Unsaved):
         if first and (due or record):
             self._save(wait=last, wanted=record)
 
-    def now(self) -> None:
+    def now(self, *, best: bool = False) -> None:
         """See above."""
-        self._save(wait=True, wanted=True)
+        self._save(wait=True, wanted=True, best=best)
+
+    def newest(self, *, until: int) -> dict[str, Any] | None:
+        """See above."""
+        self._saver.finish()
+        return next((state for _, state in self._checkpoints.whole(until=until)), None)
+
+    def withdraw(self, *, beyond: int) -> None:
+        """See above."""
+        self._saver.finish()
+        self._checkpoints.withdraw(beyond=beyond)
 
     def computing(self) -> None:
         """See above."""
@@ -220,19 +239,20 @@ class Saving(Unsaved):
         """See above."""
         self._saver.copied()
 
-    def _save(self, *, wait: bool, wanted: bool) -> None:
+    def _save(self, *, wait: bool, wanted: bool, best: bool = False) -> None:
         if wait:
             self._saver.finish()
         state = self._state.whole()
         if self._crew.rank > 0:
             return
-        self._wanted = not self._saver.begin(state, self._state.about(), wanted=wanted)
+        self._wanted = not self._saver.begin(state, {**self._state.about(), "best": best}, wanted=wanted)
         if wait:
             self._saver.finish()
 
 
-def saving(here: Surroundings, state: State, events: Events, crew: Crew, *, sync: Callable[[], None]) -> Unsaved:
+def saving(here: Surroundings, state: State, crew: Crew, *, sync: Callable[[], None]) -> Unsaved:
     """What a training saves: all of it where there is a job folder, else nothing. The arguments are Saving's."""
+    events = Events(here.job_dir, owner=here.owner, position=lambda: (state.steps, state.samples))
     if here.job_dir is None:
         return Unsaved(here, state, events)
     return Saving(here, state, events, crew, job_dir=here.job_dir, sync=sync)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.sharding import bounds
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from kfp_volcano.elastic.runtime.group import Group
+    from kfp_volcano.elastic.runtime.state import State
 
 __all__ = ["Attempt", "Share"]
 
@@ -34,6 +38,24 @@ class Attempt:
     """Samples in the global batch."""
     mine: int
     """Samples in this process' share."""
+    samples: int
+    """Committed before it."""
+
+    @classmethod
+    def of(cls, state: State, group: Group, *, processes: int, count: int, mine: int) -> Attempt:
+        """The try at the step that follows a state by a group's workers."""
+        return cls(
+            digest=ledger.attempt_digest(state.lineage, group.rendezvous, state.steps),
+            step=state.steps,
+            epoch=state.cursor.epoch,
+            parent=state.lineage,
+            world=group.world,
+            processes=processes,
+            rank=group.rank,
+            count=count,
+            mine=mine,
+            samples=state.samples,
+        )
 
     @property
     def workers(self) -> int:

@@ -75,13 +75,21 @@ class Checkpoints:
             raise DamagedError(f"{MANIFEST} is that of {manifest.name}")
         return manifest
 
-    def whole(self) -> Iterator[tuple[Manifest, dict[str, Any]]]:
+    def withdraw(self, *, beyond: int) -> None:
+        """Removes those of more than so many steps. Raises OSError."""
+        for manifest in self.manifests():
+            if manifest.step > beyond:
+                self.store.remove(manifest.name)
+
+    def whole(self, *, until: int | None = None) -> Iterator[tuple[Manifest, dict[str, Any]]]:
         """The checkpoints that are what was written, with their states, that with most steps first.
 
         Warns of each that is not.
         Raises OSError where the store cannot be reached.
         """
         for manifest in self.manifests(loud=True):
+            if until is not None and manifest.step > until:
+                continue
             try:
                 state = self.load(manifest)
             except (DamagedError, OSError) as error:

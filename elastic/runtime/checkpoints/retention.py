@@ -45,6 +45,10 @@ class Best:
 
 
 def superfluous(manifests: Sequence[Manifest], *, keep: int, best: Best | None) -> list[Manifest]:
-    """Those that go, of all whole ones, newest first: all but the `keep` newest and the best."""
+    """Those that go, of all whole ones, newest first: all but the `keep` newest and the best.
+
+    Those are the best by `best`, and the newest that was the best evaluation of its time (`about["best"]`).
+    """
+    evaluated = next((each for each in manifests if each.about.get("best")), None)
     kept = best.of(manifests) if best else None
-    return [each for each in manifests[keep:] if each is not kept]
+    return [each for each in manifests[keep:] if each is not kept and each is not evaluated]
