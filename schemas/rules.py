@@ -40,6 +40,7 @@ def findings(value: Any, broken: Collection[Path]) -> Iterator[Finding]:
     yield from role_rules.findings(sound, strategy)
     yield from pod_rules.findings(sound)
     yield from _faults(sound, strategy)
+    yield from _checkpoint(sound, strategy)
     yield from monitor_rules.findings(sound, strategy)
     yield from _batch(sound)
     if sound.get("spec", "mpi") is not None and sound.get("spec", "framework") not in (None, "mpi"):
@@ -80,6 +81,19 @@ def _strategy_findings(sound: Sound, strategy: str | None) -> Iterator[Finding]:
             f"is a range, but strategy fixed never resizes (framework {framework})",
             f"one number, e.g. {least}, or strategy: {' or '.join(other)}" if other else f"one number, e.g. {least}",
         )
+
+
+def _checkpoint(sound: Sound, strategy: str | None) -> Iterator[Finding]:
+    """What the live runtime does with checkpoints means nothing to programs that write their own."""
+    path: Path = ("spec", "checkpoint")
+    framework = sound.get("spec", "framework")
+    if strategy not in (None, "live") or framework not in (None, "pytorch"):
+        for key in ("best", "bestMode", "url", "from"):
+            if sound.get(*path, key) is not None:
+                words = "is for pytorch with strategy live: other programs save by themselves"
+                yield Finding((*path, key), words, "leave it out")
+    elif sound.get(*path, "bestMode") is not None and sound.absent(*path, "best"):
+        yield Finding((*path, "bestMode"), "says of no metric which value is the best", "best: <name of a metric>")
 
 
 def _faults(sound: Sound, strategy: str | None) -> Iterator[Finding]:

@@ -200,6 +200,14 @@ class Checkpoint:
     """Name of a PersistentVolumeClaim all workers mount."""
     every_s: float = 300.0
     keep: int = 3
+    best: str | None = None
+    """The metric whose best value's checkpoint stays beside the newest ones."""
+    best_mode: Literal["max", "min"] | None = None
+    """Which value is the best; None: the largest."""
+    url: str | None = None
+    """Where checkpoints go instead of the volume; each Job has a folder of its own below it."""
+    start: str | None = field(default=None, metadata={"key": "from"})
+    """Another training's checkpoints, or a final model, that a training without checkpoints begins with."""
 
 
 def _read_keeping(value: str | float) -> float | None:
@@ -292,6 +300,11 @@ class RuntimeSettings:
     """The most there may be, where the batch follows them."""
     checkpoint_every_s: float = 300.0
     checkpoint_keep: int = 3
+    checkpoint_url: str | None = None
+    """Where the Job's checkpoints are; None: in its folder on the volume."""
+    checkpoint_best: str | None = None
+    checkpoint_best_mode: Literal["max", "min"] = "max"
+    checkpoint_from: str | None = None
     grace_s: float = 60.0
     sharding: str = "uniform"
     monitor: Monitor = field(default_factory=Monitor)

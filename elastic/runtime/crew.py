@@ -18,7 +18,7 @@ import torch
 from torch import distributed
 from torch._C._distributed_c10d import HashStore
 
-from kfp_volcano.elastic.runtime.checkpoints import copy_to_cpu
+from kfp_volcano.elastic.runtime.checkpoints.snapshot import copy_to_cpu
 from kfp_volcano.errors import Problem, SpecError
 
 if TYPE_CHECKING:

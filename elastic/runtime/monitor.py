@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kfp_volcano.elastic.monitoring import Seen
-    from kfp_volcano.elastic.runtime.checkpoints import Checkpoints
     from kfp_volcano.elastic.runtime.crew import Crew
     from kfp_volcano.elastic.runtime.gradients import Total
     from kfp_volcano.elastic.runtime.group import Group
     from kfp_volcano.elastic.runtime.journal import Journal
     from kfp_volcano.elastic.runtime.message import Row
+    from kfp_volcano.elastic.runtime.saving import Unsaved
     from kfp_volcano.elastic.runtime.share import Attempt
     from kfp_volcano.elastic.runtime.state import State
     from kfp_volcano.elastic.runtime.surroundings import Surroundings
@@ -45,7 +45,7 @@ class Monitor:
         here: where this worker runs.
         crew: the processes of this worker.
         journal: the ledger.
-        checkpoints: where a rollback goes back to; None: nowhere, so that the learning rate is lowered instead.
+        checkpoints: where a rollback goes back to; where there is nothing the learning rate is lowered instead.
         evaluation: the training code's own.
     """
 
@@ -55,7 +55,7 @@ class Monitor:
         here: Surroundings,
         crew: Crew,
         journal: Journal,
-        checkpoints: Checkpoints | None,
+        checkpoints: Unsaved,
         evaluation: Evaluation,
     ) -> None:
         self._state, self._crew, self._journal = state, crew, journal
@@ -213,10 +213,8 @@ class Monitor:
         """Goes back to the newest checkpoint from before a fault; False where there is none."""
         state, watch = self._state, self._state.watch
         checkpoints = self._checkpoints
-        saved = None
-        if checkpoints is not None:
-            saved = self._crew.from_first(lambda: checkpoints.newest(until=seen.fine_until))
-        if saved is None or checkpoints is None:
+        saved = self._crew.from_first(lambda: checkpoints.newest(until=seen.fine_until))
+        if saved is None:
             if first:
                 words = f"there is no checkpoint from before step {seen.step}: the learning rate is lowered instead"
                 self.events.add(Kind.CHECKPOINT_FAILED, words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kfp_volcano.elastic import ledger
@@ -74,6 +75,7 @@ class State:
         self.cursor = Cursor()
         self.metrics: dict[str, float] = {}
         """The latest values logged."""
+        self._logged: dict[str, int] = {}
         self.history = History()
         self.noise = NoiseScale()
         self.trend = Trend()
@@ -168,6 +170,11 @@ class State:
             size_asked_at=done.size_asked_at,
         )
 
+    def log(self, values: Mapping[str, float]) -> None:
+        """Notes values of the present state."""
+        self.metrics.update(values)
+        self._logged.update(dict.fromkeys(values, self.steps))
+
     def about(self) -> dict[str, Any]:
         """What a manifest says of it."""
         return {
@@ -178,7 +185,12 @@ class State:
             "size": self.plan.size,
             "batch": self.plan.batch,
             "seed": self.plan.seed,
-            "metrics": self.metrics,
+            "metrics": dict(self.metrics),
+            "logged": dict(self._logged),
+            "cursor": {"epoch": self.cursor.epoch, "position": self.cursor.position},
+            "lr": [float(group["lr"]) for group in self.optimizer.param_groups],
+            "workers": self.history.workers,
+            "changes": [asdict(change) for change in self.history.changes],
             **({"stopped_early": self.stopped_early} if self.stopped_early else {}),
         }
 
@@ -198,6 +210,7 @@ class State:
                 "cursor": [self.cursor.epoch, self.cursor.position],
                 "lineage": self.lineage,
                 "metrics": dict(self.metrics),
+                "logged": dict(self._logged),
                 "history": self.history.state_dict(),
                 "noise": self.noise.state_dict(),
                 "trend": self.trend.state_dict(),
@@ -207,6 +220,17 @@ class State:
                 "learning": self.learning.state_dict(),
             },
         }
+
+    def warm_start(self, state: dict[str, Any]) -> None:
+        """Takes over another training's model, and of the optimizer and the rest what is there; not how far it came."""
+        own = self.optimizer.state_dict()
+        model, optimizer = shards.fitted(state["model"], state.get("optimizer", own), self.model, self.optimizer)
+        self.model.load_state_dict(model)
+        if "optimizer" in state:
+            self.optimizer.load_state_dict(optimizer)
+        for name, other in self._others.items():
+            if name in state.get("others", {}):
+                other.load_state_dict(state["others"][name])
 
     def part(self) -> dict[str, Any]:
         """What a process of the same rank in another worker needs of it."""
@@ -228,6 +252,7 @@ class State:
         # Checkpoints of versions before 0.2 count steps alone, all of one size.
         self.cursor = Cursor(*training["cursor"]) if "cursor" in training else self.plan.after_steps(self.steps)
         self.metrics = dict(training["metrics"])
+        self._logged = dict(training.get("logged", {}))  # not in older checkpoints, as those below
         self.history.load_state_dict(training["history"])
         self.stopped_early = training.get("stopped_early", "")
         parts: dict[str, _Part] = {"noise": self.noise, "trend": self.trend, "learning": self.learning}

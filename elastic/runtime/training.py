@@ -13,7 +13,6 @@ import torch
 
 from kfp_volcano.elastic.runtime import noise
 from kfp_volcano.elastic.runtime.accumulation import Accumulation
-from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_cpu
 from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
 from kfp_volcano.elastic.runtime.events import Kind
@@ -25,7 +24,8 @@ from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
 from kfp_volcano.elastic.runtime.monitor import Monitor
 from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
-from kfp_volcano.elastic.runtime.shards import sharded, to_whole
+from kfp_volcano.elastic.runtime.saving import saving
+from kfp_volcano.elastic.runtime.shards import sharded
 from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.runtime.state import State
 from kfp_volcano.elastic.runtime.summing import exchanged, summed
@@ -116,17 +116,11 @@ class Training:
         self._group: Group = Solo(self._crew)
         self._journal = Journal(self._here)
         self._reporter: Reporter | None = None
-        self._checkpoints: Checkpoints | None = None
-        self._final: Final | None = None
-        if self._here.job_dir is not None:
-            keep = self._here.settings.checkpoint_keep
-            self._checkpoints = Checkpoints(self._here.job_dir / "checkpoints", keep=keep, owner=self._here.owner)
-            self._final = Final(self._here.job_dir / "final", owner=self._here.owner)
+        self._saving = saving(self._here, self._state, self._crew, sync=self._journal.sync)
         together = 1 if self._flat else self._crew.size
         evaluation = Evaluation(evaluate, evaluation_size, together=together)
-        self._monitor = Monitor(self._state, self._here, self._crew, self._journal, self._checkpoints, evaluation)
+        self._monitor = Monitor(self._state, self._here, self._crew, self._journal, self._saving, evaluation)
         self._share: Share | None = None
-        self._saved_at = time.monotonic()
         self._wishes = Wishes()
         self._node = Row.node_of(self._here.node)
         self._summed_s = 0.0
@@ -169,7 +163,7 @@ class Training:
             TrainingStoppedError: the watch on convergence ended the training.
             OSError: the job folder cannot be written any more.
         """
-        if self._final is not None and self._crew.any(self._final.exists()):
+        if self._crew.any(self._saving.finished):
             _log.info("the training is finished already: its final model is in %s", self._here.job_dir)
             self._crew.part()
             return
@@ -192,6 +186,7 @@ class Training:
         current, self._share = self._share, None
         if current is None:
             raise RuntimeError("call step(loss) once for each share that the loop yields")
+        self._saving.computing()
         self._parts.add(current, loss)
         if not current.closes:
             if current.opens and current.attempt.world == 1 and noise.looks(current.attempt.step):
@@ -203,8 +198,9 @@ class Training:
     def log(self, **values: float) -> None:
         """Records values of the present state, like the accuracy, for the report and the progress display."""
         plain = {name: float(value) for name, value in values.items()}
-        self._state.metrics.update(plain)
+        self._state.log(plain)
         self._journal.metric(self._state, samples=self.samples, epoch=self.epoch, values=plain)
+        self._saving.logged(plain)
 
     def checkpoint(self) -> None:
         """Asks for a checkpoint after the next step; the first worker writes it. SIGUSR1 does the same."""
@@ -228,6 +224,7 @@ class Training:
 
     def _shares(self) -> Iterator[Share]:
         while True:
+            self._saving.at_rest(first=self._leads)
             self._monitor.check()
             not_yet_joined = self._group.rendezvous == ""
             if not self._finished and (self._parting or (not_yet_joined and self._crew.any(self._wishes.leave))):
@@ -266,14 +263,14 @@ class Training:
         device = self._gradients.device
         exchange = partial(exchanged, group=self._group, crew=self._crew, flat=self._flat, device=device)
         if self._monitor.last(self._group, exchange) and self._leads:
-            self._save(wait=True, best=True)
+            self._saving.now(best=True)
 
     def _renew(self) -> bool:
         step = -1 if self._stray else self._state.version
         if not self._group.renew(step, patient=not self._finished):
             if not self._parting and self._crew.any(self._wishes.leave):
                 self._parting = True
-                self._save(wait=True)  # whoever knew this state may be gone
+                self._saving.now()  # whoever knew this state may be gone
             time.sleep(_BACKOFF_S)
             return False
         self._must_renew = self._stray = False
@@ -308,6 +305,7 @@ class Training:
         whole, crew = self._state.watch.wants_norm, self._crew
         total = summed(self._gradients, row.numbers(), self._group, crew, flat=self._flat, lengths=lengths, whole=whole)
         self._summed_s = time.perf_counter() - began
+        self._saving.computed()
         rows = [Row.of(values) for values in total.rows] if total else []
         reason = Row.disagreement(rows, attempt.count)
         if reason:
@@ -316,7 +314,7 @@ class Training:
             return False
         self._group.settle(ok=True)
         if self._monitor.evaluated(rows, first=self.first) and self._leads:
-            self._save(wait=True, best=True)
+            self._saving.now(best=True)
         self._commit(attempt, rows, total)
         turned = self._monitor.committed(attempt, rows, total)
         self._decide(rows)
@@ -326,8 +324,8 @@ class Training:
         return True
 
     def _flags(self) -> Flag:
-        overdue = time.monotonic() - self._saved_at >= self._here.settings.checkpoint_every_s
-        return self._wishes.flags(renew=self.first and self._group.due(), save=self.first and overdue)
+        save = self._saving.overdue(first=self.first)
+        return self._wishes.flags(renew=self.first and self._group.due(), save=save)
 
     def _silent_s(self) -> float:
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
@@ -364,31 +362,16 @@ class Training:
                 self._silent_since = time.monotonic()
         self._must_renew = decision.renew
         if decision.save:
-            self._saved_at = time.monotonic()
             self._wishes.save = False
-            if self._leads:
-                self._save(wait=decision.everyone)
-
-    def _save(self, *, wait: bool, best: bool = False) -> None:
-        """Writes a checkpoint; all processes of a worker have to come here together."""
-        if self._checkpoints is None:
-            return
-        state = self._state.whole()
-        if self._crew.rank == 0:
-            about, sync = {**self._state.about(), "best": best}, self._journal.sync
-            self._wishes.save = not self._checkpoints.save(copy_to_cpu(state), about, before=sync, wait=wait)
+            self._saving.agreed(everyone_leaves=decision.everyone)
 
     # ------------------------------------------------------------------ begin and end
 
     def _begin(self) -> None:
         self._monitor.begin()
         here = self._here
-        saved = None if self._checkpoints is None else self._crew.from_first(self._checkpoints.newest)
-        if saved is None and self._flat:
+        if not self._saving.restore() and self._flat:
             self._crew.level(self._state.state_dict, self._state.load_state_dict)
-        if saved is not None:
-            self._state.load_state_dict(saved)
-            self._monitor.events.add(Kind.RESTORED, f"goes on from the checkpoint after step {self.steps}")
         self._journal.start(self._plan, self._state)
         if here.coordinator is not None:
             self._reporter = Reporter(here.coordinator)
@@ -413,18 +396,14 @@ class Training:
     def _finish(self) -> None:
         """Leaves the final model behind, once: the first worker writes it, the next one where it does not come."""
         self._group.close()
-        final, patience = self._final, _FINAL_PATIENCE_S * (self._group.rank // self._crew.size)
-        if final is not None and self._crew.from_first(lambda: not final.wait(patience)):
-            model = to_whole(self._state.model.state_dict())
-            if self._crew.rank == 0:
-                self._journal.sync()
-                final.write(model, self._state.about())
+        self._saving.finish(_FINAL_PATIENCE_S * (self._group.rank // self._crew.size))
         self._journal.leave(self.steps, "finished")
         self._monitor.events.add(Kind.FINISHED, f"nothing is left to train after step {self.steps}")
         self._crew.part()
 
     def _release(self) -> None:
         self._group.close()
+        self._saving.close()
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()

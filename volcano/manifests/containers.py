@@ -83,7 +83,7 @@ def _env(job: TrainingJob, role: Role, name: str, task: str) -> list[dict[str, A
         values[names.ENV_COORDINATOR] = names.host_name(name, names.COORDINATOR, 0)
     if job.checkpoint:
         values[names.ENV_JOB_DIR] = f"{names.MOUNT_PATH}/{name}"
-    values[names.ENV_ELASTICITY] = _settings(job)
+    values[names.ENV_ELASTICITY] = _settings(job, name)
     if task == names.COORDINATOR:
         values[names.ENV_POLICIES] = names.POLICIES_PATH
     values |= frameworks.environment(job, role, name)
@@ -94,11 +94,19 @@ def _env(job: TrainingJob, role: Role, name: str, task: str) -> list[dict[str, A
 
 
 _DEFAULTS = RuntimeSettings()
-_SILENT = ("scaling", "workers", "monitor")
+_SILENT = (
+    "scaling",
+    "workers",
+    "monitor",
+    "checkpoint_url",
+    "checkpoint_best",
+    "checkpoint_best_mode",
+    "checkpoint_from",
+)
 """Settings that are written only where they say something."""
 
 
-def _settings(job: TrainingJob) -> str:
+def _settings(job: TrainingJob, name: str) -> str:
     settings = RuntimeSettings(
         batch=job.elasticity.batch.size,
         scaling=replace(job.elasticity.batch, size=None),
@@ -108,7 +116,15 @@ def _settings(job: TrainingJob) -> str:
         sharding=job.data.sharding,
     )
     if job.checkpoint:
-        settings = replace(settings, checkpoint_every_s=job.checkpoint.every_s, checkpoint_keep=job.checkpoint.keep)
+        settings = replace(
+            settings,
+            checkpoint_every_s=job.checkpoint.every_s,
+            checkpoint_keep=job.checkpoint.keep,
+            checkpoint_url=f"{job.checkpoint.url.rstrip('/')}/{job.namespace}/{name}" if job.checkpoint.url else None,
+            checkpoint_best=job.checkpoint.best,
+            checkpoint_best_mode=job.checkpoint.best_mode or settings.checkpoint_best_mode,
+            checkpoint_from=job.checkpoint.start,
+        )
     values = {each.name: getattr(settings, each.name) for each in fields(settings)}
     plainly = {
         name: plain(value) if is_dataclass(value) else value

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, copy_to_cpu
 from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
 from kfp_volcano.elastic.runtime.gradients import Total
@@ -18,6 +17,7 @@ from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.learning import Learning
 from kfp_volcano.elastic.runtime.message import Flag, Row
 from kfp_volcano.elastic.runtime.monitor import Monitor
+from kfp_volcano.elastic.runtime.saving import saving
 from kfp_volcano.elastic.runtime.share import Attempt
 from kfp_volcano.elastic.runtime.state import State
 from kfp_volcano.elastic.runtime.surroundings import Surroundings
@@ -48,7 +48,7 @@ class Worker:
         self.optimizer, self.model = optimizer, model
         self.state = State(model, optimizer, {}, learning.plan, learning, self.settings)
         here = Surroundings.read({}, job_dir=self.folder)
-        self.checkpoints = Checkpoints(self.folder / "checkpoints", keep=9, owner="w-0")
+        self.checkpoints = saving(here, self.state, Crew(), sync=lambda: None)
         self.monitor = Monitor(self.state, here, Crew(), Journal(here), self.checkpoints, self.evaluation)
 
     def step(self, loss: float, *, workers: int = 2, norm: float = 1.0) -> bool:
@@ -74,11 +74,11 @@ class Worker:
         return self.monitor.committed(attempt, rows, total)
 
     def save(self) -> None:
-        self.checkpoints.save(copy_to_cpu(self.state.state_dict()), self.state.about(), before=lambda: None, wait=True)
+        self.checkpoints.now()
 
     def kinds(self) -> list[Kind]:
         files = {path.name: path.read_text().splitlines() for path in self.folder.glob("events/*.jsonl")}
-        return [event.kind for event in read(files)]
+        return [event.kind for event in read(files) if event.kind is not Kind.CHECKPOINT_SAVED]
 
 
 def test_a_rollback_takes_the_newest_checkpoint_from_before_the_fault_and_asks_for_its_size(tmp_path: Path) -> None:
