@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.schemas import metadata_rules, pod_rules, role_rules
+from kfp_volcano.schemas import metadata_rules, monitor_rules, pod_rules, role_rules
 from kfp_volcano.schemas.batch import Batch
 from kfp_volcano.schemas.codec import typed
 from kfp_volcano.schemas.quantities import duration
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.structure import Path
 
-__all__ = ["PLANNED", "findings"]
-
-PLANNED: frozenset[Path] = frozenset({("spec", "monitor")})
-"""Keys and values of the format's design that this version refuses by name."""
+__all__ = ["findings"]
 
 _TEN_YEARS = 3650 * 86400.0
 _STRATEGIES = {
@@ -43,6 +40,7 @@ def findings(value: Any, broken: Collection[Path]) -> Iterator[Finding]:
     yield from role_rules.findings(sound, strategy)
     yield from pod_rules.findings(sound)
     yield from _faults(sound, strategy)
+    yield from monitor_rules.findings(sound, strategy)
     yield from _batch(sound)
     if sound.get("spec", "mpi") is not None and sound.get("spec", "framework") not in (None, "mpi"):
         yield Finding(("spec", "mpi"), "is for framework mpi alone", "leave it out")

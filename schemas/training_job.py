@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from kfp_volcano.schemas.batch import Batch
+from kfp_volcano.schemas.monitor import Monitor
 from kfp_volcano.schemas.pods import (
     CLEANUP,
     ENV,
@@ -266,6 +267,7 @@ class TrainingJob:
     data: Data = field(default_factory=Data)
     checkpoint: Checkpoint | None = None
     faults: Faults = field(default_factory=Faults)
+    monitor: Monitor | None = None
 
     @property
     def workers(self) -> Role:
@@ -292,3 +294,5 @@ class RuntimeSettings:
     checkpoint_keep: int = 3
     grace_s: float = 60.0
     sharding: str = "uniform"
+    monitor: Monitor = field(default_factory=Monitor)
+    """As in the spec, in the spec's own form (`schemas.codec`)."""

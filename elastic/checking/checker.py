@@ -27,6 +27,8 @@ class Reading:
     files: tuple[str, ...]
     live: bool
     """Whether it was read as one that resizes live; else as one that is stopped and started again."""
+    imports: frozenset[str]
+    """First words of what the files import."""
     findings: tuple[Finding, ...]
     """By file and line; what a line silences is left out."""
 
@@ -60,4 +62,5 @@ def check(path: Path, *, live: bool | None = None, ignored: Collection[str] = ()
     order = {module.shown: number for number, module in enumerate(modules)}
     findings = sorted(found.values(), key=lambda each: (order[each.path], each.line, each.code))
     kept = tuple(each for each in findings if each.code not in ignored and not script.silenced(each))
-    return Reading(files=tuple(order), live=script.live, findings=kept)
+    imports = frozenset(name.partition(".")[0] for module in modules for name in module.imports.values())
+    return Reading(files=tuple(order), live=script.live, imports=imports, findings=kept)

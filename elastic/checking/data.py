@@ -110,10 +110,10 @@ def _counts(script: Script) -> Iterator[Finding]:
     """`range(rank, n, world)`, and `i % world == rank`."""
     flow = script.flow
     for call, name in script.calls("range", "islice", "arange"):
-        if len(call.args) < 3:  # noqa: PLR2004 - first, last, step
-            continue
-        first, *_, step = call.args[-3:] if name.endswith("islice") else call.args
-        if Tag.RANK in flow.tags(first) and Tag.WORLD in flow.tags(step) and not _of_a_batch(script, call, call):
+        numbers = call.args[1:] if name.endswith("islice") else call.args
+        strided = len(numbers) > 2 and Tag.RANK in flow.tags(numbers[0]) and Tag.WORLD in flow.tags(numbers[2])  # noqa: PLR2004
+        block = len(numbers) == 2 and all(Tag.RANK in flow.tags(number) for number in numbers)  # noqa: PLR2004 - first, last
+        if (strided or block) and not _of_a_batch(script, call, call):
             yield script.found(call, "KV201", f"`{script.shown(call)}` counts by rank")
     for node in script.nodes(ast.Compare):
         mod = next((each for each in (node.left, *node.comparators) if isinstance(each, ast.BinOp)), None)

@@ -10,6 +10,7 @@ __all__ = [
     "CALLS",
     "LR_NAME",
     "PARAMETERS",
+    "TF_CONFIG",
     "TRAINING",
     "Tag",
     "optimizer",
@@ -50,6 +51,12 @@ class Tag(enum.Flag):
     STATE = enum.auto()
     """A `state_dict()`, or a mapping that holds one."""
 
+
+TF_CONFIG: dict[str, Tag] = {
+    **dict.fromkeys(("task", "index", "type"), Tag.RANK),
+    **dict.fromkeys(("cluster", "worker", "chief"), Tag.WORLD),
+}
+"""What the parts of TensorFlow's TF_CONFIG tell, by key."""
 
 TRAINING = ("kfp_volcano.elastic.runtime.Training", "kfp_volcano.elastic.runtime.training.Training")
 
@@ -150,6 +157,8 @@ _OPTIMIZERS = re.compile(
 
 def variable(name: str) -> Tag:
     """What an environment variable holds."""
+    if name == "TF_CONFIG":
+        return Tag.RANK | Tag.WORLD
     if _RANK_VARIABLES.search(name):
         return Tag.RANK
     return Tag.WORLD if _WORLD_VARIABLES.search(name) else Tag.NONE

@@ -26,7 +26,21 @@ _CARRIES = Tag.RANK | Tag.WORLD | Tag.DIVIDED | Tag.LAST_LR | Tag.SCALED_LR | Ta
 _CONVERSIONS = frozenset(
     {
         *("int", "float", "str", "bool", "max", "min", "abs", "round", "sum", "pow", "divmod", "sqrt", "log", "log2"),
-        *("ceil", "floor", "next", "iter", "enumerate", "tqdm", "zip", "list", "tuple", "sorted", "reversed", "cast"),
+        *(
+            "ceil",
+            "floor",
+            "next",
+            "iter",
+            "enumerate",
+            "tqdm",
+            "zip",
+            "list",
+            "tuple",
+            "sorted",
+            "reversed",
+            "cast",
+            "loads",
+        ),
     }
 )
 _SAME_OBJECT = frozenset(
@@ -149,7 +163,7 @@ class Flow(Places):
                 return facts.variable(key)
             if key == "lr":
                 return Tag.LAST_LR
-            return self._keyed(key)
+            return self._keyed(key) | (self.tags(node.value) & facts.TF_CONFIG.get(key, Tag.NONE))
         if isinstance(node.slice, ast.Slice):
             return self.tags(node.value) & (Tag.LOADER | Tag.SHARE)
         return self.tags(node.value)
@@ -188,11 +202,12 @@ class Flow(Places):
         if last in _CONVERSIONS and not (isinstance(node.func, ast.Attribute) and owner):
             return arguments
         if last in _SAME_OBJECT:
-            return owner | arguments
+            return owner | (arguments & ~_CARRIES)  # a tensor on the rank's device is no rank
         if name.startswith(("math.", "numpy.")):
             return (arguments | owner) & _CARRIES
         named = self._any([keyword.value for keyword in node.keywords]) if name == "dict" else Tag.NONE
-        return named | (Tag.MODEL if self._makes_model(name) else Tag.NONE)
+        counted = arguments & Tag.WORLD if name == "len" else Tag.NONE
+        return named | counted | (Tag.MODEL if self._makes_model(name) else Tag.NONE)
 
     def _parted(self, node: ast.Call) -> Tag:
         """Whether a `state_dict()` is of what one rank holds; not within FSDP's context that makes it whole."""

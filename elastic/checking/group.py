@@ -143,7 +143,8 @@ def _fixed(script: Script, function: str, argument: ast.keyword) -> str:
         return f"{shown} is a fixed number of workers"
     if function == "init_process_group" and name == "rank" and number is not None:
         return f"{shown} is the same for all"
-    if name == "init_method" and re.search(r"^tcp://.*:\d+$", script.flow.text(argument.value)):
+    written = isinstance(argument.value, (ast.Constant, ast.Name))  # an option's default may be another
+    if name == "init_method" and written and re.search(r"^tcp://.*:\d+$", script.flow.text(argument.value)):
         return f"{shown} is a fixed address"
     if name in ("master_port", "port") and function in ("TCPStore", "init_distributed") and number:
         return f"{shown} is a fixed port"

@@ -19,7 +19,9 @@ __all__ = ["rules"]
 
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_gradients", "clip_grads_with_norm_")
 _GROWS = ("append", "extend", "add", "insert", "update", "add_scalar", "appendleft", "writerow")
-_EVALUATES = re.compile(r"^(evaluate|eval|validate|validation|test|run_eval|compute_metrics|accuracy)(_\w+)?$")
+_EVALUATES = re.compile(r"^(evaluate|eval|validate|validation|test|run_eval)(_\w+)?$")
+_DISPLAYS = re.compile(r"bar$|progress", re.IGNORECASE)
+"""Names of progress bars: what they show is nobody's result."""
 _READS_ONCE = ("get_rank", "get_world_size", "Get_rank", "Get_size", "rank", "size", "process_index", "num_processes")
 
 
@@ -127,7 +129,7 @@ def _attempts(script: Script) -> Iterator[Finding]:
                 and Tag.TRAINING not in flow.tags(node.func.value)
             ):
                 target = node.func.value
-            if target is None or _root(target) in within:
+            if target is None or _root(target) in within or _DISPLAYS.search(_root(target)):
                 continue
             if not any(Tag.COUNTED in flow.tags(test) or _of_share(script, test) for test, _ in flow.conditions(node)):
                 yield script.found(node, "KV506", f"`{script.shown(node)}` runs again with a step that is done again")

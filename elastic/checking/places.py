@@ -34,6 +34,8 @@ class Places:
         local = {root_of(module.name) for module in modules}
         self._foreign = {module.tree: {root_of(name) for name in module.imports.values()} - local for module in modules}
         self._constants: dict[tuple[ast.AST, str], str] = {}
+        self._defaults: dict[str, str] = {}
+        """Of options on the command line, by their attribute of the parsed arguments."""
         self._aliases: dict[tuple[ast.AST, str], str] = {}
         self._index()
 
@@ -149,7 +151,7 @@ class Places:
             for scope in self.scopes(node):
                 if (scope, node.id) in self._constants:
                     return self._constants[scope, node.id]
-        return ""
+        return self._defaults.get(node.attr, "") if isinstance(node, ast.Attribute) else ""
 
     # ------------------------------------------------------------------ names and files
 
@@ -166,6 +168,7 @@ class Places:
                     self.classes[node.name] = node
                 elif isinstance(node, ast.Call):
                     self.calls.append(node)
+                    self._name_default(node)
                 elif isinstance(node, ast.Assign):
                     self._name_constants(node)
 
@@ -181,6 +184,20 @@ class Places:
                 name = self.dotted(node.value)
                 if root_of(name) in self._foreign[self.module(node).tree] or name in self.functions:
                     self._aliases[scope, target.id] = name
+
+    def _name_default(self, call: ast.Call) -> None:
+        """`add_argument("--arch", default="resnet18")`."""
+        if not (isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"):
+            return
+        options = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        for keyword in call.keywords:
+            if (
+                keyword.arg == "default"
+                and isinstance(keyword.value, ast.Constant)
+                and isinstance(keyword.value.value, str)
+            ):
+                for option in options:
+                    self._defaults[option.lstrip("-").replace("-", "_")] = keyword.value.value
 
     def scopes(self, node: ast.AST) -> Iterator[ast.AST]:
         """The scopes in which a name is looked for, from the inside out; a class's names are not its methods'."""

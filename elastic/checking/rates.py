@@ -147,9 +147,11 @@ def _given(script: Script) -> Iterator[Finding]:
     """Arguments of calls."""
     for call, name in script.calls():
         for argument, value in _arguments(script, call, name):
-            if Tag.WORLD not in _of_argument(script, value):
+            tags, shown = _of_argument(script, value), f"`{argument}={script.shown(value)}`"
+            if argument == "lr" and Tag.SCALED_LR in tags:
+                yield script.found(value, "KV101", f"{shown} computes the rate from the one before")
+            if Tag.WORLD not in tags or Tag.SCALED_LR in tags:
                 continue
-            shown = f"`{argument}={script.shown(value)}`"
             told = _name(script, value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
             if LR_NAME.search(argument) or _WARMUP.search(argument):
                 if not (LR_NAME.search(told) or _WARMUP.search(told)):
@@ -162,6 +164,8 @@ def _arguments(script: Script, call: ast.Call, name: str) -> Iterator[tuple[str,
     """The arguments of a call with their names, as far as those matter."""
     for each in call.keywords:
         yield each.arg or "", each.value
+    if call.args and ".keras." in name and Tag.OPTIMIZER in script.flow.tags(call):
+        yield "learning_rate", call.args[0]
     if len(call.args) > 1:
         tags = script.flow.tags(call)
         second = "lr" if Tag.OPTIMIZER in tags else "batch_size" if Tag.LOADER in tags else ""

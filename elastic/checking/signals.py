@@ -117,7 +117,7 @@ def _flags(script: Script) -> set[str]:
 
 def _without_handler(script: Script) -> Iterator[Finding]:
     """A loop that trains and saves, but not each step."""
-    written = saves(script)
+    written = [call for call in saves(script) if script.flow.runs_in_loop(call)]
     if not written or not script.trained or _library_minds(script):
         return
     if any(_each_step(script, call) for call in written):

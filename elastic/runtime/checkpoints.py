@@ -48,11 +48,13 @@ class Checkpoints:
         self._writing: threading.Thread | None = None
         folder.mkdir(exist_ok=True)
 
-    def newest(self) -> dict[str, Any] | None:
-        """The state in the checkpoint with most steps that is whole; warns of each that is not."""
+    def newest(self, *, until: int | None = None) -> dict[str, Any] | None:
+        """The state in the checkpoint with most steps, `until` at most, that is whole; warns of each that is not."""
         for path in self._all():
             try:
                 manifest = json.loads((path / _MANIFEST).read_text())
+                if until is not None and manifest["step"] > until:
+                    continue
                 for name, digest in manifest["sha256"].items():
                     if _sha256(path / name) != digest:
                         raise ValueError(f"{name} is not what was written")  # noqa: TRY301 - one place for what to do then
@@ -63,6 +65,14 @@ class Checkpoints:
             return state
         return None
 
+    def withdraw(self, *, beyond: int) -> None:
+        """Removes the checkpoints of more than `beyond` steps: training went back, and nobody is to begin with them."""
+        if self._writing is not None:
+            self._writing.join()
+        for path in self._all():
+            if int(path.name.split("-")[1]) > beyond:
+                shutil.rmtree(path, ignore_errors=True)
+
     def save(
         self, state: Mapping[str, Any], about: Mapping[str, Any], *, before: Callable[[], None], wait: bool = False
     ) -> bool:
@@ -70,7 +80,8 @@ class Checkpoints:
 
         Args:
             state: what to save; must not change any more (`copy_to_cpu`).
-            about: the manifest's entries; `step` and `lineage` name the checkpoint.
+            about: the manifest's entries; `step` and `lineage` name the checkpoint, and the newest one that is `best`
+                is kept however old it is.
             before: called in the background before the checkpoint counts.
             wait: return only when it is written.
         """
@@ -92,8 +103,10 @@ class Checkpoints:
         try:
             before()
             _publish(path, {_STATE: state}, about, owner=self._owner)
+            best = next((each for each in self._all() if _is_best(each)), None)
             for old in self._all()[self._keep :]:
-                shutil.rmtree(old, ignore_errors=True)
+                if old != best:
+                    shutil.rmtree(old, ignore_errors=True)
             for left in self._folder.glob(".*"):
                 if time.time() - left.stat().st_mtime > _ABANDONED_S:
                     shutil.rmtree(left, ignore_errors=True)
@@ -104,6 +117,14 @@ class Checkpoints:
     def _all(self) -> list[Path]:
         """Those with most steps first."""
         return sorted(self._folder.glob("step-*"), key=lambda path: path.name, reverse=True)
+
+
+def _is_best(path: Path) -> bool:
+    """Whether a checkpoint had the best evaluation of its time: of several the newest is the best."""
+    try:
+        return bool(json.loads((path / _MANIFEST).read_text()).get("best"))
+    except (OSError, ValueError):
+        return False
 
 
 class Final:

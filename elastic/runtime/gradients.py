@@ -32,8 +32,8 @@ class Total:
     """Every worker's row."""
     parts: tuple[float, ...] = ()
     """Squared length of each worker's gradient; none where there is one worker, or where they were not wanted."""
-    whole: float = 0.0
-    """Squared length of the sum."""
+    whole: float | None = None
+    """Squared length of the sum; None where it was not wanted."""
 
 
 class Gradients:
@@ -58,15 +58,16 @@ class Gradients:
         add: Callable[[list[torch.Tensor]], bool],
         *,
         lengths: bool = False,
+        whole: bool = False,
     ) -> Total | None:
         """Replaces each gradient by its sum over all workers, and returns what is known then; None if `add` failed.
 
         `add` sums the tensors over all workers in place. With one worker nothing is copied or sent. `lengths` tells
-        whether lengths are wanted, by all workers or by none; that reads every gradient twice more. One worker finds
-        the whole length alone.
+        whether lengths are wanted, by all workers or by none; that reads every gradient twice more. `whole` wants the
+        length of the sum alone, for which every gradient is read once more; so does `lengths` with one worker.
         """
         if world == 1:
-            return Total([list(row)], whole=self.square() if lengths else 0.0)
+            return Total([list(row)], whole=self.square() if lengths or whole else None)
         width = len(row) + 1
         self._lay_out(world * width)
         for flat in self._flats:
@@ -91,9 +92,11 @@ class Gradients:
             parameter.grad = total if users else None
         rows = [numbers[start : start + width] for start in range(count, count + world * width, width)]
         plain = [each[:-1] for each in rows]
-        if not lengths:
+        if not (lengths or whole):
             return Total(plain)
         self._tail.zero_()
+        if not lengths:
+            return Total(plain, whole=float(self._square()))
         return Total(plain, tuple(each[-1] for each in rows), float(self._square()))
 
     def square(self) -> float:

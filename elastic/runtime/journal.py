@@ -93,6 +93,40 @@ class Journal:
         """The attempt does not count here."""
         self._write(ledger.Discard(attempt=attempt.digest, step=attempt.step, time=time.time(), reason=reason))
 
+    def rollback(self, parent: str, back: State, *, from_step: int, reason: str) -> str:
+        """Training goes back to the state `back`; returns the lineage of the state that follows."""
+        lineage = ledger.rollback_digest(parent, back.lineage)
+        self._write(
+            ledger.Rollback(
+                step=back.steps,
+                from_step=from_step,
+                parent=parent,
+                to=back.lineage,
+                lineage=lineage,
+                time=time.time(),
+                reason=reason,
+            )
+        )
+        return lineage
+
+    def skip(self, state: State, ids: NDArray[np.int64], reason: str) -> str:
+        """The samples that would come next are passed over; returns the lineage of the state that follows."""
+        samples = state.samples + len(ids)
+        lineage = ledger.skip_digest(state.lineage, state.cursor.epoch, samples)
+        self._write(
+            ledger.Skip(
+                step=state.steps,
+                epoch=state.cursor.epoch,
+                parent=state.lineage,
+                lineage=lineage,
+                ids=ids.tolist(),
+                samples=samples,
+                time=time.time(),
+                reason=reason,
+            )
+        )
+        return lineage
+
     def metric(self, state: State, *, samples: int, epoch: int, values: Mapping[str, float]) -> None:
         """The training code logged values of the present state."""
         self._write(

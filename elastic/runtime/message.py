@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Decision", "Flag", "Row"]
+__all__ = ["METRICS", "Decision", "Flag", "Row"]
+
+METRICS = 8
+"""How many values an evaluation may have."""
 
 _EXACT_HEX_DIGITS = 6
 """float32 holds whole numbers of 24 bits exactly."""
@@ -42,6 +45,12 @@ class Row:
     """Digest of its node's name; 0 where that is not known."""
     summed_s: float = 0.0
     """How long it took it to sum the last step's gradients with the others', and to wait for them."""
+    norm: float = -1.0
+    """Length of the last step's whole gradient; -1 where it was not looked at."""
+    evaluated: int = 0
+    """How many samples it evaluated the state on; 0 where no evaluation was due, or none was its part."""
+    metrics: tuple[float, ...] = (0.0,) * METRICS
+    """What the evaluation gave."""
     noise: float = -1.0
     """The gradient noise scale, in samples, as it sees it; -1 where it is not known. All go by that of the first row,
     for what each computes by itself may differ in the last bit from one kind of device to another."""
@@ -72,12 +81,15 @@ class Row:
             float(self.node),
             self.summed_s,
             self.noise,
+            self.norm,
+            float(self.evaluated),
+            *self.metrics,
         ]
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Row:
         """The row that has travelled."""
-        state, flags, silent_s, count, loss, node, summed_s, noise = numbers
+        state, flags, silent_s, count, loss, node, summed_s, noise, norm, evaluated, *metrics = numbers
         return cls(
             state=int(state),
             flags=Flag(int(flags)),
@@ -86,6 +98,9 @@ class Row:
             loss=loss,
             node=int(node),
             summed_s=summed_s,
+            norm=norm,
+            evaluated=int(evaluated),
+            metrics=tuple(metrics),
             noise=noise,
         )
 

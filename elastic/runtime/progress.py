@@ -83,6 +83,15 @@ class History:
         self._discarded += 1
 
     @property
+    def workers(self) -> int:
+        """That committed the last step."""
+        return self._workers
+
+    def turn_back(self) -> None:
+        """Training went back to an earlier state: what was committed since says nothing of its pace from here on."""
+        self._commits.clear()
+
+    @property
     def throughput(self) -> float:
         """Samples a second over the last steps."""
         if len(self._commits) < 2:  # noqa: PLR2004 - two ends of a span

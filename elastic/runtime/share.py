@@ -38,10 +38,12 @@ class Attempt:
     """Samples in the global batch."""
     mine: int
     """Samples in this process' share."""
+    samples: int
+    """Committed before it."""
 
     @classmethod
-    def of(cls, state: State, group: Group, count: int, mine: int, *, processes: int) -> Attempt:
-        """The try at the step that follows a state by a group's workers, which have so many processes each."""
+    def of(cls, state: State, group: Group, *, processes: int, count: int, mine: int) -> Attempt:
+        """The try at the step that follows a state by a group's workers."""
         return cls(
             digest=ledger.attempt_digest(state.lineage, group.rendezvous, state.steps),
             step=state.steps,
@@ -52,6 +54,7 @@ class Attempt:
             rank=group.rank,
             count=count,
             mine=mine,
+            samples=state.samples,
         )
 
     @property

@@ -7,12 +7,13 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kfp_volcano.elastic import ledger
+from kfp_volcano.elastic.monitoring import Evaluations, Watch
 from kfp_volcano.elastic.runtime import shards
 from kfp_volcano.elastic.runtime.noise import NoiseScale
 from kfp_volcano.elastic.runtime.progress import History
 from kfp_volcano.elastic.runtime.trend import Trend
 from kfp_volcano.elastic.sharding import Cursor
-from kfp_volcano.schemas.records import Progress
+from kfp_volcano.schemas.records import Progress, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.runtime.message import Row
     from kfp_volcano.elastic.runtime.share import Attempt
     from kfp_volcano.elastic.sharding import Plan
+    from kfp_volcano.schemas.monitor import Monitor
 
 __all__ = ["State", "Stateful"]
 
@@ -39,6 +41,16 @@ class Stateful(Protocol):
         """Takes over a state."""
 
 
+class _Part(Protocol):
+    """A part of the state that takes over another worker's."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+_ROLLBACK = 1 << 40
+"""By which a rollback raises the version: more than a training has steps."""
+
+
 class State:
     """The model, its optimizer and how far training has come."""
 
@@ -49,6 +61,7 @@ class State:
         others: Mapping[str, Stateful],
         plan: Plan,
         learning: Learning,
+        monitor: Monitor,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
@@ -64,6 +77,10 @@ class State:
         self.history = History()
         self.noise = NoiseScale()
         self.trend = Trend()
+        self.watch = Watch(monitor)
+        self.evaluations = Evaluations(monitor.evaluate)
+        self.stopped_early = ""
+        """Why nothing more is to be committed before all epochs are; empty otherwise."""
         self._others = dict(others)
 
     @property
@@ -79,7 +96,12 @@ class State:
     @property
     def finished(self) -> bool:
         """Whether nothing is left to commit."""
-        return self.plan.finished(self.cursor)
+        return bool(self.stopped_early) or self.plan.finished(self.cursor)
+
+    @property
+    def version(self) -> int:
+        """Grows with each step and each rollback: whoever has the lower one takes the other's state."""
+        return self.watch.measures.rollbacks * _ROLLBACK + self.steps
 
     def committed(
         self,
@@ -93,11 +115,11 @@ class State:
         at: float,
     ) -> None:
         """Counts a step that all workers have committed, and keeps what it tells."""
-        if total is not None and total.parts:
+        if total is not None and total.parts and total.whole is not None:
             each = len(rows) // len(total.parts)  # one part is of a worker where its processes share the gradient
             counts = [sum(row.count for row in rows[start : start + each]) for start in range(0, len(rows), each)]
             self.noise.add(counts, total.parts, total.whole)
-        elif first is not None and total is not None:
+        elif first is not None and total is not None and total.whole is not None:
             self.noise.add_first(first.count, attempt.count, first.square, total.whole)
         self.steps, self.lineage = attempt.step + 1, lineage
         self.cursor = self.plan.after(self.cursor, attempt.count)
@@ -130,6 +152,20 @@ class State:
             measured=self.history.measured,
             noise_scale=self.noise.samples,
             trend=self.trend.told,
+            watched=self._watched(),
+        )
+
+    def _watched(self) -> Watched | None:
+        """What the watch has done; None where that is nothing."""
+        done = self.watch.measures
+        if not (done.rollbacks or done.growth_stopped or done.size or done.lr_factor < 1):
+            return None
+        return Watched(
+            rollbacks=done.rollbacks,
+            lr_factor=done.lr_factor,
+            growth_stopped=done.growth_stopped,
+            size=done.size,
+            size_asked_at=done.size_asked_at,
         )
 
     def about(self) -> dict[str, Any]:
@@ -143,6 +179,7 @@ class State:
             "batch": self.plan.batch,
             "seed": self.plan.seed,
             "metrics": self.metrics,
+            **({"stopped_early": self.stopped_early} if self.stopped_early else {}),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -164,6 +201,9 @@ class State:
                 "history": self.history.state_dict(),
                 "noise": self.noise.state_dict(),
                 "trend": self.trend.state_dict(),
+                "watch": self.watch.state_dict(),
+                "evaluations": self.evaluations.state_dict(),
+                "stopped_early": self.stopped_early,
                 "learning": self.learning.state_dict(),
             },
         }
@@ -189,7 +229,9 @@ class State:
         self.cursor = Cursor(*training["cursor"]) if "cursor" in training else self.plan.after_steps(self.steps)
         self.metrics = dict(training["metrics"])
         self.history.load_state_dict(training["history"])
-        parts = (("noise", self.noise), ("trend", self.trend), ("learning", self.learning))
-        for name, part in parts:
+        self.stopped_early = training.get("stopped_early", "")
+        parts: dict[str, _Part] = {"noise": self.noise, "trend": self.trend, "learning": self.learning}
+        parts |= {"watch": self.watch, "evaluations": self.evaluations}
+        for name, part in parts.items():
             if name in training:  # not in older checkpoints
                 part.load_state_dict(training[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,17 +15,20 @@ from kfp_volcano.elastic.runtime import noise
 from kfp_volcano.elastic.runtime.accumulation import Accumulation
 from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_cpu
 from kfp_volcano.elastic.runtime.crew import Crew
+from kfp_volcano.elastic.runtime.evaluation import Evaluation
+from kfp_volcano.elastic.runtime.events import Kind
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.learning import Learning
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
+from kfp_volcano.elastic.runtime.monitor import Monitor
 from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
 from kfp_volcano.elastic.runtime.shards import sharded, to_whole
 from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.runtime.state import State
-from kfp_volcano.elastic.runtime.summing import summed
+from kfp_volcano.elastic.runtime.summing import exchanged, summed
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
 from kfp_volcano.elastic.runtime.wishes import LEFT, Wishes
 from kfp_volcano.elastic.sharding import share
@@ -69,6 +73,10 @@ class Training:
         seed: fixes the order of the samples, with the epoch.
         state: further objects whose state belongs to the training.
         job_dir: where checkpoints, ledgers and the final model go outside a Job; None: nowhere.
+        evaluate: called as `monitor.evaluate` says (by default every epoch), the model in evaluation mode and without
+            gradients; returns metrics by name. Given indices below `evaluation_size` it returns means over these, and
+            the workers share the work; without that size it is given nothing, and the first worker calls it.
+        evaluation_size: samples of the evaluation data.
 
     Raises:
         SpecError: an argument or the environment is wrong. Uncaught, it ends the script with exit code 2.
@@ -87,6 +95,8 @@ class Training:
         seed: int = 0,
         state: Mapping[str, Stateful] | None = None,
         job_dir: str | Path | None = None,
+        evaluate: Callable[..., Mapping[str, float]] | None = None,
+        evaluation_size: int | None = None,
     ) -> None:
         try:
             self._here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
@@ -100,7 +110,7 @@ class Training:
             raise
         if (threads := cpu_share(self._here, os.environ)) is not None:
             torch.set_num_threads(threads)
-        self._state = State(model, optimizer, state or {}, self._plan, learning)
+        self._state = State(model, optimizer, state or {}, self._plan, learning, self._here.settings.monitor)
         self._parts = Accumulation()
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
         self._group: Group = Solo(self._crew)
@@ -112,6 +122,9 @@ class Training:
             keep = self._here.settings.checkpoint_keep
             self._checkpoints = Checkpoints(self._here.job_dir / "checkpoints", keep=keep, owner=self._here.owner)
             self._final = Final(self._here.job_dir / "final", owner=self._here.owner)
+        together = 1 if self._flat else self._crew.size
+        evaluation = Evaluation(evaluate, evaluation_size, together=together)
+        self._monitor = Monitor(self._state, self._here, self._crew, self._journal, self._checkpoints, evaluation)
         self._share: Share | None = None
         self._saved_at = time.monotonic()
         self._wishes = Wishes()
@@ -153,6 +166,7 @@ class Training:
 
         Raises:
             SystemExit: this worker was told to leave (SIGTERM) before the end; with code `LEFT`.
+            TrainingStoppedError: the watch on convergence ended the training.
             OSError: the job folder cannot be written any more.
         """
         if self._final is not None and self._crew.any(self._final.exists()):
@@ -203,12 +217,18 @@ class Training:
         return self._state.finished
 
     @property
+    def _leads(self) -> bool:
+        """Whether this is a process of the first worker, which writes the checkpoints."""
+        return self._group.rank < self._crew.size
+
+    @property
     def _batch(self) -> int:
         """Samples in the global batch of as many workers as there are."""
         return self._sizing.batch(self.workers)
 
     def _shares(self) -> Iterator[Share]:
         while True:
+            self._monitor.check()
             not_yet_joined = self._group.rendezvous == ""
             if not self._finished and (self._parting or (not_yet_joined and self._crew.any(self._wishes.leave))):
                 self._leave()
@@ -222,7 +242,7 @@ class Training:
                     return
                 continue
             if self._finished:
-                self._group.add([torch.zeros(1, device=self._gradients.device)])
+                self._end_together()
                 return
             current = self._next()
             self._state.optimizer.zero_grad(set_to_none=True)
@@ -241,8 +261,15 @@ class Training:
             if self._share is not None:
                 raise RuntimeError("the share was not trained on: call step(loss) in the loop's body")
 
+    def _end_together(self) -> None:
+        """The last thing that workers do together: what the model that came out is like."""
+        device = self._gradients.device
+        exchange = partial(exchanged, group=self._group, crew=self._crew, flat=self._flat, device=device)
+        if self._monitor.last(self._group, exchange) and self._leads:
+            self._save(wait=True, best=True)
+
     def _renew(self) -> bool:
-        step = -1 if self._stray else self.steps
+        step = -1 if self._stray else self._state.version
         if not self._group.renew(step, patient=not self._finished):
             if not self._parting and self._crew.any(self._wishes.leave):
                 self._parting = True
@@ -254,17 +281,14 @@ class Training:
 
     def _next(self) -> Share:
         group, cursor = self._group, self._state.cursor
-        batch = self._plan.ids(cursor, self._batch)
+        batch = self._plan.ids(cursor, self._state.watch.skips.room(cursor, self._batch))
         ids = share(batch, group.rank, group.world)
-        attempt = Attempt.of(self._state, group, len(batch), len(ids), processes=self._crew.size)
+        attempt = Attempt.of(self._state, group, processes=self._crew.size, count=len(batch), mine=len(ids))
+        self._monitor.told(attempt)  # an evaluation that is due goes before the step's own work
         self._journal.feed(attempt, ids)
-        return Share(
-            ids=ids if self._flat or len(ids) else batch[:1],
-            counts=len(ids) > 0,
-            epoch=attempt.epoch,
-            attempt=attempt,
-            last=self._plan.after(cursor, len(batch)).epoch > cursor.epoch,
-        )
+        last = self._plan.after(cursor, len(batch)).epoch > cursor.epoch
+        fed = ids if self._flat or len(ids) else batch[:1]
+        return Share(ids=fed, counts=len(ids) > 0, epoch=attempt.epoch, attempt=attempt, last=last)
 
     def _settle(self, attempt: Attempt) -> bool:
         """Sums, and commits or discards; decides, as every worker does, what comes next."""
@@ -277,10 +301,12 @@ class Training:
             node=self._node,
             summed_s=self._summed_s,
             noise=Row.noise_of(self._state.noise.scale),
+            **self._monitor.told(attempt),
         )
         began = time.perf_counter()
         lengths = noise.looks(attempt.step) if attempt.world > 1 else self._parts.first is not None
-        total = summed(self._gradients, row.numbers(), self._group, self._crew, flat=self._flat, lengths=lengths)
+        whole, crew = self._state.watch.wants_norm, self._crew
+        total = summed(self._gradients, row.numbers(), self._group, crew, flat=self._flat, lengths=lengths, whole=whole)
         self._summed_s = time.perf_counter() - began
         rows = [Row.of(values) for values in total.rows] if total else []
         reason = Row.disagreement(rows, attempt.count)
@@ -289,20 +315,19 @@ class Training:
             self._discard(attempt, reason)
             return False
         self._group.settle(ok=True)
+        if self._monitor.evaluated(rows, first=self.first) and self._leads:
+            self._save(wait=True, best=True)
         self._commit(attempt, rows, total)
+        turned = self._monitor.committed(attempt, rows, total)
         self._decide(rows)
+        if turned:  # saved soon, so that a restart knows of it
+            self._must_renew, self._parting = True, self._silent_since is not None
+            self._wishes.save = True
         return True
 
     def _flags(self) -> Flag:
-        flags = Flag(0)
-        if self._wishes.leave:
-            flags |= Flag.LEAVING
-        if self._group.rank == 0 and self._group.due():
-            flags |= Flag.RENEW
         overdue = time.monotonic() - self._saved_at >= self._here.settings.checkpoint_every_s
-        if self._wishes.save or (self._group.rank == 0 and overdue):
-            flags |= Flag.SAVE
-        return flags
+        return self._wishes.flags(renew=self.first and self._group.due(), save=self.first and overdue)
 
     def _silent_s(self) -> float:
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
@@ -310,11 +335,12 @@ class Training:
     def _commit(self, attempt: Attempt, rows: list[Row], total: Total | None) -> None:
         now, loss = time.time(), sum(row.loss for row in rows)
         samples = self.samples + attempt.count
-        lr = self._state.learning.prepare(
+        lr = self._monitor.lr_factor * self._state.learning.prepare(
             workers=attempt.workers, samples=self.samples, count=attempt.count, noise_scale=rows[0].noise_scale
         )
         lineage = self._journal.commit(attempt, loss=loss, samples=samples, lr=lr, at=now)
-        self._state.optimizer.step()
+        with self._monitor.rate():
+            self._state.optimizer.step()
         self._state.committed(attempt, lineage, rows, total, first=self._parts.first, batch=self._batch, at=now)
         if self.first and self._reporter is not None and (self._reporter.due() or self._finished):
             self._reporter.offer(self._state.progress(workers=self.workers, batch=self._batch, loss=loss, lr=lr))
@@ -340,25 +366,29 @@ class Training:
         if decision.save:
             self._saved_at = time.monotonic()
             self._wishes.save = False
-            if self._group.rank < self._crew.size:
+            if self._leads:
                 self._save(wait=decision.everyone)
 
-    def _save(self, *, wait: bool) -> None:
-        state = None if self._checkpoints is None else self._state.whole()
-        if self._checkpoints is not None and self._crew.rank == 0:
-            about, sync = self._state.about(), self._journal.sync
+    def _save(self, *, wait: bool, best: bool = False) -> None:
+        """Writes a checkpoint; all processes of a worker have to come here together."""
+        if self._checkpoints is None:
+            return
+        state = self._state.whole()
+        if self._crew.rank == 0:
+            about, sync = {**self._state.about(), "best": best}, self._journal.sync
             self._wishes.save = not self._checkpoints.save(copy_to_cpu(state), about, before=sync, wait=wait)
 
     # ------------------------------------------------------------------ begin and end
 
     def _begin(self) -> None:
+        self._monitor.begin()
         here = self._here
         saved = None if self._checkpoints is None else self._crew.from_first(self._checkpoints.newest)
         if saved is None and self._flat:
             self._crew.level(self._state.state_dict, self._state.load_state_dict)
         if saved is not None:
             self._state.load_state_dict(saved)
-            _log.info("going on from the checkpoint after step %d", self.steps)
+            self._monitor.events.add(Kind.RESTORED, f"goes on from the checkpoint after step {self.steps}")
         self._journal.start(self._plan, self._state)
         if here.coordinator is not None:
             self._reporter = Reporter(here.coordinator)
@@ -376,7 +406,7 @@ class Training:
 
     def _leave(self) -> None:
         self._journal.leave(self.steps, "SIGTERM")
-        _log.info("left after step %d", self.steps)
+        self._monitor.events.add(Kind.LEFT, f"left after step {self.steps}, as it was told to")
         self._crew.part()
         raise SystemExit(LEFT)
 
@@ -390,6 +420,7 @@ class Training:
                 self._journal.sync()
                 final.write(model, self._state.about())
         self._journal.leave(self.steps, "finished")
+        self._monitor.events.add(Kind.FINISHED, f"nothing is left to train after step {self.steps}")
         self._crew.part()
 
     def _release(self) -> None:
@@ -397,3 +428,4 @@ class Training:
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()
+        self._monitor.events.close()

@@ -7,6 +7,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.runtime.message import Flag
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -26,6 +28,12 @@ class Wishes:
     def __init__(self) -> None:
         self.leave = False
         self.save = False
+
+    def flags(self, *, renew: bool, save: bool) -> Flag:
+        """What the others are told; a lease that has run out and a checkpoint that is overdue come to it."""
+        flags = Flag.LEAVING if self.leave else Flag(0)
+        flags |= Flag.RENEW if renew else Flag(0)
+        return flags | (Flag.SAVE if save or self.save else Flag(0))
 
     @contextmanager
     def listening(self) -> Iterator[None]:

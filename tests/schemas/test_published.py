@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from kfp_volcano.schemas import events, pods, records, training_job
+from kfp_volcano.schemas import events, monitor, pods, records, training_job
 from kfp_volcano.schemas.codec import wire_key
 from kfp_volcano.schemas.quantities import duration
 from kfp_volcano.schemas.structure import child_rule, deviations, load_schema, resolve
@@ -231,6 +231,12 @@ def at(*path):
         (training_job.Data, [at("spec", "data")]),
         (training_job.Checkpoint, [at("spec", "checkpoint")]),
         (training_job.Faults, [at("spec", "faults")]),
+        (monitor.Monitor, [at("spec", "monitor")]),
+        (monitor.Spike, [at("spec", "monitor", "loss"), at("spec", "monitor", "gradient")]),
+        (monitor.SlowDown, [at("spec", "monitor", "slowdown")]),
+        (monitor.Rollback, [at("spec", "monitor", "rollback")]),
+        (monitor.Evaluate, [at("spec", "monitor", "evaluate")]),
+        (monitor.EarlyStop, [at("spec", "monitor", "evaluate", "earlyStop")]),
         (training_job.Mpi, [at("spec", "mpi")]),
         (training_job.Agent, [at("spec", "elasticity", "agent")]),
         (training_job.Coordinator, [at("spec", "elasticity", "coordinator")]),

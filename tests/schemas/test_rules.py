@@ -24,6 +24,7 @@ def problems(text, **metadata):
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NO_VALUES = "{nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In}]}]}"
 WORKER = "roles: {worker: {replicas: 2}}"
+LIVE = "elasticity: {strategy: live}, checkpoint: {volume: c}"
 
 
 def patched(pod, *more):
@@ -48,6 +49,22 @@ def patched(pod, *more):
             f"{{framework: tensorflow, elasticity: {{strategy: live}}, {WORKER}}}",
             "elasticity.strategy",
             "pytorch or ray",
+        ),
+        # the watch
+        (
+            f"{{framework: tensorflow, monitor: {{lowerLR: 0.1}}, {WORKER}}}",
+            "monitor",
+            "is for strategy live, not fixed",
+        ),
+        (
+            f"{{framework: pytorch, {WORKER}, {LIVE}, monitor: {{evaluate: {{epochs: 1, steps: 9}}}}}}",
+            "monitor.evaluate.steps",
+            "cannot stand beside epochs",
+        ),
+        (
+            f"{{framework: pytorch, {WORKER}, {LIVE}, monitor: {{evaluate: {{earlyStop: {{}}}}}}}}",
+            "monitor.evaluate.metric",
+            "earlyStop goes by it",
         ),
         # the batch
         (f"{{elasticity: {{batch: {{global: 8, perWorker: 2}}}}, {WORKER}}}", "elasticity.batch.perWorker", "linear"),

@@ -112,8 +112,6 @@ def test_custom_code_is_fixed_unless_it_says_otherwise():
         ("spec/queue", REMOVED, "is missing | Volcano queue"),
         ("spec/roles", REMOVED, "is missing"),
         ("spec", REMOVED, "is missing"),
-        # not in this version
-        ("spec/monitor", {}, "not supported in this version"),
         # values of an enumeration
         ("apiVersion", "kfp-volcano/v2", "this version of kfp-volcano reads kfp-volcano/v1"),
         ("kind", "Job", "reads TrainingJob"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.codec import plain
+from kfp_volcano.schemas.monitor import Monitor
 from kfp_volcano.schemas.pods import EnvReference
 from kfp_volcano.schemas.training_job import RuntimeSettings
 from kfp_volcano.volcano.manifests import frameworks, scripts
@@ -93,7 +94,7 @@ def _env(job: TrainingJob, role: Role, name: str, task: str) -> list[dict[str, A
 
 
 _DEFAULTS = RuntimeSettings()
-_SILENT = ("scaling", "workers")
+_SILENT = ("scaling", "workers", "monitor")
 """Settings that are written only where they say something."""
 
 
@@ -103,6 +104,7 @@ def _settings(job: TrainingJob) -> str:
         scaling=replace(job.elasticity.batch, size=None),
         workers=None if job.elasticity.batch.rule == "constant" else job.workers.replicas.max,
         grace_s=job.elasticity.grace_s,
+        monitor=job.monitor or Monitor(),
         sharding=job.data.sharding,
     )
     if job.checkpoint:

@@ -22,6 +22,8 @@ BY_RANK = [
     "mine = dataset.shard(world, rank)",
     "mine = np.array_split(np.arange(len(dataset)), world)[rank]",
     "mine = dataset.chunk(world)[rank]",
+    "n = len(dataset) // world\nmine = Subset(dataset, list(range(rank * n, (rank + 1) * n)))",
+    "import json\nconfig = json.loads(os.environ['TF_CONFIG'])\nmine = dataset.shard(len(config['cluster']['worker']), config['task']['index'])",
     "first = args.local_rank\nmine = dataset[first::world]",
     "mine = dataset[int(os.environ['RANK']) :: int(os.environ['WORLD_SIZE'])]",
     "from datasets.distributed import split_dataset_by_node\nmine = split_dataset_by_node(dataset, rank=rank, world_size=world)",

@@ -115,6 +115,7 @@ def test_what_counts_attempts_is_found(live: Any, body: str) -> None:
         "if not training.step(loss):\n    continue\ntotal += loss.item()",
         "parts = []\nfor each in share.ids:\n    parts.append(each)\ntraining.step(loss)",
         "part = 0\npart += 1\ntraining.step(loss)",
+        "training.step(loss)\npbar.update(len(share.ids))",
     ],
 )
 def test_what_counts_steps_is_right(live: Any, body: str) -> None:
@@ -143,11 +144,12 @@ def test_an_evaluation_by_all_is_noted(live: Any) -> None:
         "nn.SyncBatchNorm(8)",
         "make(nn.BatchNorm2d)",
         "models.__dict__['resnet18']()",
+        "models.__dict__[args.arch]()",
     ],
 )
 def test_batch_norm_is_found(codes: Any, made: str) -> None:
     """As a layer, as an argument, and in ready-made networks."""
-    text = f"import torch, torchvision, timm\nfrom torchvision import models\nfrom torchvision.models import resnet18\nfrom torch import nn\ntorch.manual_seed(0)\nmodel = {made}\n"
+    text = f"import torch, torchvision, timm\nparser.add_argument('-a', '--arch', default='resnet18')\nfrom torchvision import models\nfrom torchvision.models import resnet18\nfrom torch import nn\ntorch.manual_seed(0)\nmodel = {made}\n"
     assert codes(text, live=True) == ["KV601"]
 
 

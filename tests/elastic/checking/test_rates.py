@@ -18,6 +18,7 @@ LAST = [
     "self.learning_rate = self.learning_rate * (new / old)",
     "self.lr *= new / old",
     "ratio = new / old\nlr = lr * ratio",
+    "for group in optimizer.param_groups:\n    group.update(lr=group['lr'] * new / old)",
     "optimizer.learning_rate.assign(optimizer.learning_rate * new / old)",
     "set_lr(optimizer, optimizer.param_groups[0]['lr'] * new / old)",
 ]
@@ -65,6 +66,7 @@ BY_SIZE = [
     "optimizer = torch.optim.SGD(model.parameters(), 1e-3 * world, momentum=0.9)",
     "scale = world / 4\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-3 * scale)",
     "warmup_steps = 500 * world",
+    "import tensorflow as tf\noptimizer = tf.keras.optimizers.SGD(0.01 * world)",
     "warmup = 2000 // world",
     "schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, step * world / 1000))",
 ]

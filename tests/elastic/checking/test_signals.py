@@ -102,6 +102,11 @@ def test_a_signal_that_is_minded_is_right(codes: Any, handler: str, body: str) -
     assert codes(_text(handler, body)) == []
 
 
+def test_a_final_model_is_no_checkpoint(codes: Any) -> None:
+    """What is saved after the loop has no part in how a script leaves it."""
+    assert codes(_text("", "save(step)") + '\ntorch.save(model.state_dict(), "model.pt")\n') == []
+
+
 def test_a_checkpoint_an_epoch_is_not_one_a_step(codes: Any) -> None:
     """What has been done since the epoch began is lost."""
     text = (

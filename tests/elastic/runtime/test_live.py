@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 from kfp_volcano.elastic.runtime import LEFT
 from kfp_volcano.schemas.records import Progress, parse
@@ -105,6 +106,18 @@ def test_all_told_to_leave_stop_at_the_same_step(make_job: Callable[..., Job], a
     assert [manifest["step"] for manifest in manifests] == [len(audit.commits)]
 
 
+def plain_learning_rates(steps: int) -> list[float]:
+    """What the worker's scheduler gives to each step of a loop over batches of one size."""
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=0.01)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=steps)
+    found = []
+    for _ in range(steps):
+        found.append(float(optimizer.param_groups[0]["lr"]))
+        optimizer.step()
+        scheduler.step()
+    return found
+
+
 def test_a_batch_that_follows_the_workers_misses_no_sample(make_job: Callable[..., Job]) -> None:
     """Its size and its learning rate are those of the workers there are; shares in parts, a kill and a restart too."""
     scaling = {"rule": "adam-sde", "perWorker": 5, "baseWorkers": 2, "maxPerWorker": 3}
@@ -124,15 +137,16 @@ def test_a_batch_that_follows_the_workers_misses_no_sample(make_job: Callable[..
     audit = job.audit()
     assert audit.problems == ()
     assert (audit.duplicates, audit.missing, audit.samples_seen) == (0, 0, 103 * 30)
-    before = 0
+    before, scheduled = 0, plain_learning_rates(11 * 30)
     for commit in audit.commits:
         batch, rest = commit.samples - before, 103 - before % 103
         assert batch == min(5 * commit.world, rest)
-        assert commit.lr == 0.01 * (commit.world / 2) ** 0.5
+        base = scheduled[before // 103 * 11 + before % 103 // 10]
+        assert commit.lr == pytest.approx(base * (commit.world / 2) ** 0.5, rel=1e-9)
         before = commit.samples
     assert {1, 2, 3, 4} == {commit.world for commit in audit.commits} | {1}
     last = parse(Progress, (job.folder / "reports.jsonl").read_text().splitlines()[-1])
-    assert (last.step, last.batch, last.lr) == (last.total_steps, 5, 0.01 * 0.5**0.5)
+    assert (last.step, last.batch, last.lr) == (last.total_steps, 5, audit.commits[-1].lr)
 
 
 @pytest.mark.slow

@@ -21,7 +21,9 @@ torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 criterion = torch.nn.CrossEntropyLoss()
-training = Training(model, optimizer, size=len(x), batch=10, lr=0.01, epochs=globals().get("EPOCHS", 10))
+epochs = globals().get("EPOCHS", 10)
+scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=11 * epochs)
+training = Training(model, optimizer, size=len(x), batch=10, lr=scheduler, epochs=epochs)
 for share in training:
     training.step(criterion(model(x[share.ids]), y[share.ids]))
     if share.ends_epoch and training.first:

@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.sharding import Plan
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.events import read as read_events
 from live.network import Loopback, Network, enter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from multiprocessing.process import BaseProcess
+
+    from kfp_volcano.schemas.events import Event
 
 __all__ = ["PATIENCE_S", "Job"]
 
@@ -149,6 +152,10 @@ class Job:
 
         start = reached()
         self.wait(lambda _: reached() >= start + more)
+
+    def events(self) -> list[Event]:
+        """The log of operations."""
+        return read_events({path.name: path.read_text().splitlines() for path in self.folder.glob("events/*.jsonl")})
 
     def audit(self, manifest: Path | None = None) -> ledger.Audit:
         """Adds up the ledgers behind the final weights, or those with another manifest."""
