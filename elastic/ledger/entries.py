@@ -201,7 +201,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 _FIELDS = {kind: [(entry.name, _TYPES[str(entry.type)]) for entry in fields(kind)] for kind in _KINDS.values()}
 
 
-_OPTIONAL = {entry.name for kind in _KINDS.values() for entry in fields(kind) if entry.default is not MISSING}
+_DEFAULTS = {kind: {entry.name for entry in fields(kind) if entry.default is not MISSING} for kind in _KINDS.values()}
 
 
 def parse(line: str) -> Entry:
@@ -210,8 +210,8 @@ def parse(line: str) -> Entry:
     if not isinstance(value, dict):
         raise TypeError(f"a JSON {type(value).__name__} where an object must be")
     kind = _KINDS[value.pop("kind")]
-    # A field of a newer version is no damage; a missing one, or one of another type, is.
-    known = {name: value[name] for name, _ in _FIELDS[kind] if name in value or name not in _OPTIONAL}
+    # A field of a newer version is no damage; a missing one without a default, or one of another type, is.
+    known = {name: value[name] for name, _ in _FIELDS[kind] if name in value or name not in _DEFAULTS[kind]}
     for name, types in _FIELDS[kind]:
         if name in known and not isinstance(known[name], types):
             raise TypeError(f"{name} is {known[name]!r}")

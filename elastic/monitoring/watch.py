@@ -34,6 +34,11 @@ class Seen:
     then: Then
     facts: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def fine_until(self) -> int:
+        """The last state, by its steps, that had no part in it: a high loss is that of the state before its step."""
+        return self.step if self.kind is Kind.SLOW_DOWN else self.step - 1
+
 
 @dataclass(slots=True, kw_only=True)
 class Measures:

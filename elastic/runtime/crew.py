@@ -81,7 +81,7 @@ class Crew:
         try:
             distributed.all_gather(everybody, mine, group=self._group)
         except RuntimeError as error:
-            self._end(str(error))
+            self._end(error)
         return [each.tolist() for each in everybody]
 
     def any(self, value: bool) -> bool:  # noqa: FBT001 - the truth itself
@@ -100,7 +100,7 @@ class Crew:
         try:
             distributed.broadcast_object_list(box, group_src=0, group=self._group)
         except RuntimeError as error:
-            self._end(str(error))
+            self._end(error)
         made: T = box[0]
         return made
 
@@ -124,14 +124,15 @@ class Crew:
             for pid in siblings:
                 ends.register(os.pidfd_open(pid), select.POLLIN)
         except ProcessLookupError as error:
-            self._end(str(error))
+            self._end(error)
         ends.poll()
-        self._end("it ended")
+        self._end()
 
-    def _end(self, reason: str) -> None:
+    def _end(self, error: Exception | None = None) -> None:
         if self._parted:
             return
-        _log.error("another process of this worker was lost, so this one ends: %s", reason)
+        _log.info("talking with the other processes of this worker failed: %s", error)
+        _log.error("another process of this worker was lost, so this one ends")
         # At once and without a last step: the siblings that are left might wait for each other in different places.
         os._exit(BROKEN)
 

@@ -25,6 +25,12 @@ __all__ = ["FOLDER", "Events", "Kind"]
 FOLDER = "events"
 """Of the job folder."""
 
+_LOUD = {
+    *(Kind.NOT_FINITE, Kind.LOSS_SPIKE, Kind.GRADIENT_SPIKE, Kind.SLOW_DOWN),
+    *(Kind.ROLLED_BACK, Kind.BATCHES_SKIPPED, Kind.RATE_LOWERED, Kind.GROWTH_STOPPED, Kind.SIZE_ASKED, Kind.STOPPED),
+}
+"""Kinds that a process's own log shows without being asked to: nothing else tells them there."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -56,7 +62,7 @@ class Events:
         self._file: int | None = None
         self._torn = self._refused = False
 
-    def add(self, kind: Kind, message: str, **facts: Any) -> None:
+    def add(self, kind: Kind, message: str, /, **facts: Any) -> None:
         """Tells of something that just happened.
 
         Args:
@@ -64,7 +70,7 @@ class Events:
             message: one sentence for people.
             facts: numbers and names behind it, as JSON holds them.
         """
-        _log.info("%s: %s", kind.value, message)
+        _log.log(logging.WARNING if kind in _LOUD else logging.INFO, "%s: %s", kind.value, message)
         if self._path is None:
             return
         step, samples = self._position() if self._position else (None, None)

@@ -42,6 +42,8 @@ class Gradients:
     def __init__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         self._parameters = [p for p in dict.fromkeys(parameters) if p.requires_grad]
         self.device = self._parameters[0].device if self._parameters else torch.device("cpu")
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # where NCCL and torchft work
         self._flats: list[torch.Tensor] = []
         self._views: list[torch.Tensor] = []
         self._sums: list[torch.Tensor] = []

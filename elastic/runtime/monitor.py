@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.monitoring import Seen
     from kfp_volcano.elastic.runtime.checkpoints import Checkpoints
+    from kfp_volcano.elastic.runtime.crew import Crew
     from kfp_volcano.elastic.runtime.gradients import Total
     from kfp_volcano.elastic.runtime.group import Group
     from kfp_volcano.elastic.runtime.journal import Journal
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.runtime.state import State
     from kfp_volcano.elastic.runtime.surroundings import Surroundings
     from kfp_volcano.schemas.monitor import Then
+    from kfp_volcano.schemas.records import MembershipChange
 
 __all__ = ["Monitor"]
 
@@ -41,6 +43,7 @@ class Monitor:
     Args:
         state: what is watched, and changed; its `watch` decides.
         here: where this worker runs.
+        crew: the processes of this worker.
         journal: the ledger.
         checkpoints: where a rollback goes back to; None: nowhere, so that the learning rate is lowered instead.
         evaluation: the training code's own.
@@ -50,25 +53,32 @@ class Monitor:
         self,
         state: State,
         here: Surroundings,
+        crew: Crew,
         journal: Journal,
         checkpoints: Checkpoints | None,
         evaluation: Evaluation,
     ) -> None:
-        self._state, self._journal, self._checkpoints, self._evaluation = state, journal, checkpoints, evaluation
+        self._state, self._crew, self._journal = state, crew, journal
+        self._checkpoints, self._evaluation = checkpoints, evaluation
         self.events = Events(here.job_dir, owner=here.owner, position=lambda: (state.steps, state.samples))
         self._mark = None if here.job_dir is None else here.job_dir / _MARK
         self._norm = -1.0
+        self._resized: MembershipChange | None = None
 
-    def told(self, rank: int, world: int) -> dict[str, Any]:
+    def told(self, attempt: Attempt) -> dict[str, Any]:
         """What goes into this worker's row: the last step's gradient, and its part of an evaluation that is due."""
-        part = self._evaluation.part(self._state, rank, world)
+        part = self._evaluation.part(self._state, attempt.rank, attempt.world)
         return {"norm": self._norm, "evaluated": part.evaluated, "metrics": part.metrics}
 
     def evaluated(self, rows: Sequence[Row | Part], *, first: bool) -> bool:
         """Takes in what all workers found of the present state, before it changes.
 
+        Args:
+            rows: of all processes.
+            first: whether this one records it.
+
         Returns:
-            Whether the state is the best so far. The `first` process records it.
+            Whether the state is the best so far.
         """
         state = self._state
         metrics = self._evaluation.whole(rows)
@@ -92,6 +102,9 @@ class Monitor:
         own = self._evaluation.part(self._state, group.rank, group.world)
         found = exchange([float(own.evaluated), *own.metrics])
         if found is None:
+            if own.evaluated:
+                words = "the finished training was not evaluated whole: a worker was lost, or took too long"
+                self.events.add(Kind.EVALUATION_FAILED, words)
             return False
         return self.evaluated([Part(int(count), tuple(values)) for count, *values in found], first=group.rank == 0)
 
@@ -106,9 +119,10 @@ class Monitor:
         self._norm = math.sqrt(total.whole) if total is not None and total.whole is not None else -1.0
         watch, state, first = self._state.watch, self._state, attempt.rank == 0
         change = state.history.changes[-1] if state.history.changes else None
-        if first and change is not None and change.step == state.steps:
+        if change is not None and change != self._resized and change.step == state.steps and first:
             words = f"{change.to_workers} workers train instead of {change.from_workers}"
             self.events.add(Kind.RESIZED, words, pause_s=change.pause_s, steps_lost=change.steps_lost)
+        self._resized = change
         found = watch.observe(
             step=attempt.step,
             cursor=state.plan.cursor(attempt.samples),
@@ -130,16 +144,19 @@ class Monitor:
 
     def begin(self) -> None:
         """Raises TrainingStoppedError where the watch has ended the training before this worker began."""
-        if self._mark is not None and self._mark.exists():
-            stopped = self._mark.read_text().strip()
-            raise TrainingStoppedError(f"{stopped} (remove {self._mark} to go on from the newest checkpoint)")
+        mark = self._mark
+        if mark is not None and self._crew.any(mark.exists()):
+            self._crew.part()
+            stopped = mark.read_text().strip()
+            raise TrainingStoppedError(f"{stopped} (remove {mark} to go on from the newest checkpoint)")
 
     def check(self) -> None:
         """Raises TrainingStoppedError where the watch has ended the training."""
         stopped = self._state.watch.measures.stopped
-        if stopped and self._mark is not None:
-            self._mark.write_text(stopped + "\n")
         if stopped:
+            if self._mark is not None:
+                self._mark.write_text(stopped + "\n")
+            self._crew.part()
             raise TrainingStoppedError(stopped)
 
     @property
@@ -178,7 +195,7 @@ class Monitor:
                 if first:
                     self.events.add(Kind.GROWTH_STOPPED, "the autoscaler is told to add no workers")
             case "stop":
-                measures.stopped = f"{seen.message}"
+                measures.stopped = seen.message
                 if first:
                     self.events.add(Kind.STOPPED, f"training ends as failed: {seen.message}")
             case "alert" if seen.kind is Kind.RECOVERED:
@@ -195,8 +212,11 @@ class Monitor:
     def _roll_back(self, seen: Seen, *, first: bool) -> bool:
         """Goes back to the newest checkpoint from before a fault; False where there is none."""
         state, watch = self._state, self._state.watch
-        saved = None if self._checkpoints is None else self._checkpoints.newest(until=seen.step - 1)
-        if saved is None or self._checkpoints is None:
+        checkpoints = self._checkpoints
+        saved = None
+        if checkpoints is not None:
+            saved = self._crew.from_first(lambda: checkpoints.newest(until=seen.fine_until))
+        if saved is None or checkpoints is None:
             if first:
                 words = f"there is no checkpoint from before step {seen.step}: the learning rate is lowered instead"
                 self.events.add(Kind.CHECKPOINT_FAILED, words)
@@ -214,7 +234,7 @@ class Monitor:
             skipped = watch.skip(seen.step, batches)
         state.lineage = self._journal.rollback(parent, state, from_step=from_step, reason=seen.message)
         if first:
-            self._checkpoints.withdraw(beyond=state.steps)
+            checkpoints.withdraw(beyond=state.steps)
             words = f"back from step {from_step} to the checkpoint of step {state.steps}"
             self.events.add(Kind.ROLLED_BACK, words, from_step=from_step, to_step=state.steps, why=seen.message)
             if skipped:

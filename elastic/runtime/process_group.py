@@ -55,6 +55,7 @@ class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
             # Each process of a worker is given a store of its own, for a group of its own.
             store_addr = self.crew.from_first(lambda: store_addr)
             rank, world_size = rank * self.crew.size + self.crew.rank, world_size * self.crew.size
+            self._group_rank, self._group_world_size = 0, 1
         address, _, prefix = store_addr.partition("/")
         host, _, port = address.rpartition(":")
         store = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_RENDEZVOUS_TIMEOUT)

@@ -45,8 +45,9 @@ def summed(
     """
     size = 1 if flat else crew.size
     rank, world = group.rank // size, group.world // size
-    total = gradients.total(row, rank, world, group.add, lengths=lengths, whole=whole)
-    if flat:
+    apart = size == 1 or world > 1  # one worker's shards are summed already, and `whole` is what is left to find
+    total = gradients.total(row, rank, world, group.add, lengths=lengths and apart, whole=whole)
+    if size == 1:
         return total if crew.all(total is not None) else None
     width = len(row)
     numbers = [0.0] * (1 + world * (width + 1) + 1)

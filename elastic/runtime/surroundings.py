@@ -10,7 +10,6 @@ from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
-from kfp_volcano.elastic.sharding import Plan
 from kfp_volcano.errors import KfpVolcanoError, Problem, SpecError
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.codec import typed
@@ -88,17 +87,6 @@ class Surroundings:
             job_dir=folder,
             settings=settings,
         )
-
-    def plan(self, *, size: int, batch: int | None, epochs: int, seed: int) -> Plan:
-        """The plan of the data; `batch` is used where the Job's spec names none.
-
-        Raises SpecError with every problem: numbers below their least, a batch that nobody names.
-        """
-        chosen = self.settings.batch if self.settings.batch is not None else batch
-        if chosen is None:
-            remedy = "set elasticity.batch.global in the TrainingJob, or pass batch="
-            raise SpecError([Problem("batch", "nobody says how many samples a global batch has", remedy)])
-        return Plan(size=size, batch=chosen, epochs=epochs, seed=seed)
 
 
 def _settings(given: Mapping[str, Any]) -> RuntimeSettings:

@@ -124,7 +124,7 @@ class Training:
             self._final = Final(self._here.job_dir / "final", owner=self._here.owner)
         together = 1 if self._flat else self._crew.size
         evaluation = Evaluation(evaluate, evaluation_size, together=together)
-        self._monitor = Monitor(self._state, self._here, self._journal, self._checkpoints, evaluation)
+        self._monitor = Monitor(self._state, self._here, self._crew, self._journal, self._checkpoints, evaluation)
         self._share: Share | None = None
         self._saved_at = time.monotonic()
         self._wishes = Wishes()
@@ -254,8 +254,7 @@ class Training:
 
     def _parts_of(self, current: Share) -> Iterator[Share]:
         # The processes of a sharded model need each other's passes, and so equally many.
-        attempt = current.attempt
-        share = attempt.mine if self._flat else -(-attempt.count // attempt.world)
+        share = len(current.ids) if self._flat else -(-current.attempt.count // current.attempt.world)
         for part in current.parts(self._sizing.parts(share * self._crew.size)):
             self._share = part
             yield part
@@ -285,15 +284,11 @@ class Training:
         batch = self._plan.ids(cursor, self._state.watch.skips.room(cursor, self._batch))
         ids = share(batch, group.rank, group.world)
         attempt = Attempt.of(self._state, group, processes=self._crew.size, count=len(batch), mine=len(ids))
-        self._monitor.told(group.rank, group.world)  # an evaluation that is due goes before the step's own work
+        self._monitor.told(attempt)  # an evaluation that is due goes before the step's own work
         self._journal.feed(attempt, ids)
-        return Share(
-            ids=ids if self._flat or len(ids) else batch[:1],
-            counts=len(ids) > 0,
-            epoch=attempt.epoch,
-            attempt=attempt,
-            last=self._plan.after(cursor, len(batch)).epoch > cursor.epoch,
-        )
+        last = self._plan.after(cursor, len(batch)).epoch > cursor.epoch
+        fed = ids if self._flat or len(ids) else batch[:1]
+        return Share(ids=fed, counts=len(ids) > 0, epoch=attempt.epoch, attempt=attempt, last=last)
 
     def _settle(self, attempt: Attempt) -> bool:
         """Sums, and commits or discards; decides, as every worker does, what comes next."""
@@ -306,7 +301,7 @@ class Training:
             node=self._node,
             summed_s=self._summed_s,
             noise=Row.noise_of(self._state.noise.scale),
-            **self._monitor.told(attempt.rank, attempt.world),
+            **self._monitor.told(attempt),
         )
         began = time.perf_counter()
         lengths = noise.looks(attempt.step) if attempt.world > 1 else self._parts.first is not None
@@ -325,8 +320,9 @@ class Training:
         self._commit(attempt, rows, total)
         turned = self._monitor.committed(attempt, rows, total)
         self._decide(rows)
-        if turned:
+        if turned:  # saved soon, so that a restart knows of it
             self._must_renew, self._parting = True, self._silent_since is not None
+            self._wishes.save = True
         return True
 
     def _flags(self) -> Flag:
@@ -432,3 +428,4 @@ class Training:
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()
+        self._monitor.events.close()

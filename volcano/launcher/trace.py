@@ -210,7 +210,7 @@ class _Series:
             steps=len(steps),
             loss=fmean(losses) if losses else None,
             throughput=fed / took if took > 0 else None,
-            workers=steps[-1].world,
+            workers=steps[-1].workers,
         )
 
 

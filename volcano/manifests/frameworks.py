@@ -142,6 +142,8 @@ def _torchrun_within(job: TrainingJob) -> dict[str, str]:
         "PET_STANDALONE": "1",
         "PET_LOCAL_ADDR": f"$({names.ENV_POD_IP})",
         "PET_MAX_RESTARTS": str(job.faults.retries),
+        # A store of torchrun's own outlives its processes, and those of the next start would find the last ones' keys.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(math.ceil(job.elasticity.grace_s)),
         "GLOO_SOCKET_IFNAME": "lo",  # between processes of the pod alone; the runtime names the pod's address to others
     }

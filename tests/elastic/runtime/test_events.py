@@ -74,7 +74,9 @@ def test_without_a_job_folder_events_go_to_the_processs_log(tmp_path, caplog, mo
     monkeypatch.chdir(tmp_path)
     with caplog.at_level("INFO"):
         Events(None, owner="w").add(Kind.STARTED, "began")
-    assert caplog.messages == ["Started: began"]
+        Events(None, owner="w").add(Kind.LOSS_SPIKE, "the loss is high")
+    told = [(record.levelname, record.message) for record in caplog.records]
+    assert told == [("INFO", "Started: began"), ("WARNING", "LossSpike: the loss is high")]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -85,3 +87,11 @@ def test_odd_facts_do_not_raise(tmp_path, value):
     events.add(Kind.HANG, "hangs", value=value)
     events.close()
     assert len(told(tmp_path)) == 1
+
+
+def test_facts_may_have_any_name(tmp_path):
+    """Metrics are what training code calls them."""
+    events = Events(tmp_path, owner="w")
+    events.add(Kind.EVALUATED, "evaluated", kind=1.0, message=2.0)
+    events.close()
+    assert told(tmp_path)[0].facts == {"kind": 1.0, "message": 2.0}

@@ -162,3 +162,17 @@ def test_all_workers_roll_back_together_and_the_report_explains_it(
     assert last.watched is not None
     assert last.watched.rollbacks == 1
     assert 0.8 < last.metrics["accuracy"] <= 1
+
+
+def test_the_processes_of_workers_roll_back_together_too(make_job: Callable[..., Job]) -> None:
+    """Two workers of two each: all of them find the same checkpoint and go on from it as one."""
+    monitor = watching("rollback", rollback={"then": "skip"})
+    job = make_job(epochs=7, pace=0.02, script=SCRIPT, monitor=monitor, checkpoint_keep=9)
+    for pod in ("w-0", "w-1"):
+        job.start(pod, 2)
+    assert [job.exit_code(f"{pod}/{rank}") for pod in ("w-0", "w-1") for rank in range(2)] == [0] * 4
+    audit = job.audit()
+    assert audit.problems == ()
+    assert (audit.duplicates, audit.missing, len(audit.rollbacks)) == (0, 0, 1)
+    assert audit.skipped > 0
+    assert kinds(job).count(Kind.ROLLED_BACK) == 1

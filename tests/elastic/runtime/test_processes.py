@@ -40,13 +40,13 @@ def codes(job: Job, *pods: str) -> list[int | None]:
     return [job.exit_code(f"{pod}/{rank}") for pod in pods for rank in range(2)]
 
 
-@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize(("sharded", "at_once"), [(False, None), (True, None), (True, 1)])
 def test_workers_of_two_processes_join_leave_and_die(
-    make_job: Callable[..., Job], weights: dict[str, Any], *, sharded: bool
+    make_job: Callable[..., Job], weights: dict[str, Any], *, sharded: bool, at_once: int | None
 ) -> None:
     """Each sample once and the weights of one process alone; a process that dies takes its sibling along, no other."""
     job = make_job(epochs=EPOCHS)
-    more = {"script": SCRIPT, "SHARDED": sharded}
+    more = {"script": SCRIPT, "SHARDED": sharded, "AT_ONCE": at_once}
     for pod in ("w-0", "w-1"):
         job.start(pod, 2, **more)
     job.wait_for_steps(5, world=4)

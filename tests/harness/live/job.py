@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
 import runpy
+import secrets
 import signal
 import socket
 import time
@@ -86,9 +88,7 @@ class Job:
         if processes == 1:
             self._start(pod, index, script, {**given, "ENVIRON": environ})
             return
-        with socket.socket() as chosen:
-            chosen.bind(("127.0.0.1", 0))
-            port = chosen.getsockname()[1]
+        port = _free_port()
         for rank in range(processes):
             place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
             meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
@@ -173,6 +173,15 @@ class Job:
             process.close()
         self.processes.clear()
         self.network.close()
+
+
+def _free_port() -> int:
+    """A port that nobody listens on, and that no connection is given while it is not listened on yet."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with contextlib.suppress(OSError), socket.socket() as chosen:
+            chosen.bind(("", port))
+            return port
 
 
 def _run(namespace: Path | None, script: str, given: dict[str, Any]) -> None:

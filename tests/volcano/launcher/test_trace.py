@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kfp_volcano.elastic import ledger
-from kfp_volcano.errors import SpecError
+from kfp_volcano.errors import NotFoundError, SpecError
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.events import Event, Kind, to_line
 from kfp_volcano.schemas.records import ClassChange, Hold, Phase, ResizeOutcome, StepRecord, dump
-from kfp_volcano.volcano.launcher.trace import as_json, trace, trace_recorded
+from kfp_volcano.schemas.validation import training_job
+from kfp_volcano.volcano.cluster.annotations import update_annotation
+from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
+from kfp_volcano.volcano.launcher.folder import job_folder
+from kfp_volcano.volcano.launcher.reference import JobRef
+from kfp_volcano.volcano.launcher.submit import submit
+from kfp_volcano.volcano.launcher.trace import as_json, trace, trace_on_cluster, trace_recorded
 from kfp_volcano.volcano.launcher.trace_told import told
 
 if TYPE_CHECKING:
@@ -125,6 +131,45 @@ def test_it_is_the_same_from_a_result_and_from_a_jobs_own_folder(tmp_path: Path)
     assert trace_recorded(job) == (name, found)
     with pytest.raises(SpecError, match="no ledger"):
         trace_recorded(tmp_path, "third")
+
+
+def test_a_job_that_is_there_tells_its_story(tmp_path: Path) -> None:
+    """From its annotations and, where its volume is mounted, from what its workers wrote; a Job that is not is said."""
+    cluster = EmbeddedCluster(tmp_path / "cluster")
+    try:
+        spec = training_job({
+            "apiVersion": "kfp-volcano/v1",
+            "kind": "TrainingJob",
+            "metadata": {"name": "digits", "namespace": "ml"},
+            "spec": {
+                "framework": "pytorch",
+                "image": "any",
+                "command": ["sleep", "600"],
+                "queue": "research",
+                "roles": {"worker": {"replicas": 1, "resources": {"cpu": 1}}},
+                "elasticity": {"strategy": "live", "batch": {"global": 8}},
+                "checkpoint": {"volume": "files"},
+            },
+        })  # fmt: skip
+        job = submit(cluster, spec, run_id="run", step="submit", now=START)
+        reference = JobRef.of(job)
+        step = StepRecord(name="train-1", attempt=1, outcome="Running", started_at=START)
+        update_annotation(cluster, "Job", reference.name, reference.namespace, names.STEPS, lambda _: dump([step]))
+        assert [each.kind for each in trace_on_cluster(cluster, reference)] == ["Step"]
+        folder = job_folder(cluster, job)
+        assert folder is not None
+        (folder / "events").mkdir(parents=True)
+        (folder / "events" / "w-0.jsonl").write_text("".join(events()["w-0.jsonl"]))
+        assert [each.kind for each in trace_on_cluster(cluster, reference)] == [
+            "Step",
+            "LossSpike",
+            "RolledBack",
+            "Left",
+        ]
+        with pytest.raises(NotFoundError, match="there is no Job ml/other"):
+            trace_on_cluster(cluster, JobRef("ml", "other"))
+    finally:
+        cluster.shutdown(grace_s=0)
 
 
 def test_the_text_has_a_line_for_each_entry_with_its_reason_below() -> None:

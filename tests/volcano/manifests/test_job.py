@@ -562,6 +562,30 @@ def test_training_learns_how_its_batch_follows_the_workers():
     assert here.settings.workers == job.workers.replicas.max
 
 
+def test_training_learns_what_to_watch():
+    """All of it arrives as it is in the spec, and nothing where the spec says nothing."""
+    watching = {
+        "loss": {"spike": 4.0, "window": 30, "steps": 2, "then": "rollback"},
+        "rollback": {"limit": 2, "then": "skip"},
+        "lowerLR": 0.25,
+        "evaluate": {"steps": 50, "metric": "accuracy", "mode": "max", "earlyStop": {"patience": 3, "minDelta": 0.01}},
+    }
+    spec = copy.deepcopy(SMALL)
+    spec["spec"]["monitor"] = watching
+    job = training_job(spec)
+    assert to_wire(job)["spec"]["monitor"] == watching
+    manifest = job_manifest(job, name="a-1", run_id="r", step="submit", workers=3)
+    entries = {entry["name"]: entry for entry in container(manifest, "elastic")[0]["env"]}
+    here = Surroundings.read({"KFP_VOLCANO_ELASTICITY": entries["KFP_VOLCANO_ELASTICITY"]["value"]})
+    assert here.settings.monitor == job.monitor
+    assert (
+        "monitor"
+        not in {entry["name"]: entry for entry in container(small(), "elastic")[0]["env"]}["KFP_VOLCANO_ELASTICITY"][
+            "value"
+        ]
+    )
+
+
 def test_fractions_of_a_second_are_rounded_up():
     """Kubernetes counts whole seconds; nobody gets less than asked for."""
     manifest = small()
@@ -584,6 +608,7 @@ def test_pods_learn_where_they_are():
         "PET_MAX_RESTARTS": "3",
         "PET_NPROC_PER_NODE": "2",
         "PET_STANDALONE": "1",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "2",
         "KFP_VOLCANO_PROCS": "2",
         "KFP_VOLCANO_LEADER": "a-1-core-0.a-1",
