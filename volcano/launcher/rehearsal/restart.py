@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from kfp_volcano.volcano.launcher.rehearsal.stage import Stage
     from kfp_volcano.volcano.launcher.rehearsal.verdict import Verdict
@@ -126,7 +126,7 @@ def _taken_up(stage: Stage, verdict: Verdict, at: float, what: str) -> None:
     processes = _processes(stage.folder)
     older, younger = [each for each in processes if each.began < at], [each for each in processes if each.began > at]
     read = {path for each in younger for path in each.files("read")}
-    lost = _steps_lost(older[-stage.most :], read)
+    lost = _steps_lost(older, stage.most, read)
     if lost is None:
         verdict.add(
             f"{what}: nothing that was written before was read again: it began from scratch"
@@ -142,11 +142,18 @@ def _taken_up(stage: Stage, verdict: Verdict, at: float, what: str) -> None:
     )
 
 
-def _steps_lost(older: Iterable[_Process], read: set[str]) -> int | None:
-    """How many steps a process had done since it last wrote something that was read; None where nothing was."""
+def _steps_lost(older: Sequence[_Process], latest: int, read: set[str]) -> int | None:
+    """How many steps were done after what was read had been written; None where nothing was read.
+
+    Of the `latest` processes, which were the last generation; where none of them has written, all of their steps.
+    """
+    writers = [each for each in older if any(path in read for path in each.files("wrote"))]
+    if not writers:
+        return None
+    last = older[-latest:]
     lost = [
         each.steps - max(written["steps"] for path, written in each.files("wrote").items() if path in read)
-        for each in older
-        if any(path in read for path in each.files("wrote"))
+        for each in last
+        if each in writers
     ]
-    return min(lost, default=None)
+    return min(lost) if lost else max(each.steps for each in last)

@@ -64,6 +64,15 @@ def test_steps_since_the_last_checkpoint_are_lost(tmp_path: Path, what: str, *, 
     assert "4 steps before where it had left" in str(verdict)
 
 
+def test_what_an_earlier_generation_wrote_is_taken_up(tmp_path: Path) -> None:
+    """All steps of the one between are lost where it was killed before it had written anything."""
+    stage = told(tmp_path, FIRST, NEXT, NEXT, NEXT, [(time + 100, *rest) for time, *rest in NEXT])
+    verdict = Verdict()
+    restart._taken_up(stage, verdict, AT + 50, "the kill")
+    assert verdict.right
+    assert "it went on from m.pt, 6 steps before where it had left" in str(verdict)
+
+
 def test_who_does_not_leave_in_time_is_killed(tmp_path: Path) -> None:
     """It steps on until the grace time is over."""
     first = [(50.0, "start", 0, ""), (101.0, "told", 6, ""), (115.9, "step", 90, "")]
