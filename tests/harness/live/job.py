@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from live.network import Loopback, Network, enter
-
 from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.sharding import Plan
 from kfp_volcano.schemas import names
+from live.network import Loopback, Network, enter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
