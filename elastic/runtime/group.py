@@ -18,6 +18,8 @@ class Group(Protocol):
     world: int
     rendezvous: str
     """Names this group of workers; never used for two groups, nor again after a failed step."""
+    parting: bool
+    """Whether some are leaving: their hearts are not heard any more, though they still take part."""
 
     def renew(self, step: int, *, patient: bool) -> bool:
         """Agrees on who takes part in the next steps; brings whoever is behind `step` up to date.
@@ -28,8 +30,14 @@ class Group(Protocol):
     def due(self) -> bool:
         """Whether the lease has run out by this worker's clock."""
 
+    def holds(self) -> bool:
+        """Whether no other workers can be training in this group's place; some of its workers ask, for all."""
+
     def add(self, tensors: list[torch.Tensor]) -> bool:
         """Sums tensors over all workers, in place; False (and the group is broken) where that failed."""
+
+    def waited_for(self) -> bool:
+        """Whether nobody gets on without this worker."""
 
     def settle(self, *, ok: bool, reason: str = "") -> None:
         """Ends a step. After `ok=False` the group must be renewed."""
@@ -49,6 +57,7 @@ class Solo:
 
     def __init__(self) -> None:
         self.rendezvous = f"solo/{uuid.uuid4().hex}"
+        self.parting = False
 
     def renew(self, step: int, *, patient: bool) -> bool:
         """Nobody to agree with."""
@@ -59,9 +68,17 @@ class Solo:
         """Nobody can come."""
         return False
 
+    def holds(self) -> bool:
+        """Nobody else trains this model."""
+        return True
+
     def add(self, tensors: list[torch.Tensor]) -> bool:
         """The sum over one worker."""
         del tensors
+        return True
+
+    def waited_for(self) -> bool:
+        """There is nobody else to do the work."""
         return True
 
     def settle(self, *, ok: bool, reason: str = "") -> None:

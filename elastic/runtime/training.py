@@ -17,6 +17,7 @@ from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
+from kfp_volcano.elastic.runtime.lookout import Lookout
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
 from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
@@ -108,6 +109,7 @@ class Training:
         self._share: Share | None = None
         self._saved_at = time.monotonic()
         self._wishes = Wishes()
+        self._lookout = Lookout(self._here, self._state, self._wishes, group=lambda: self._group)
         self._node = Row.node_of(self._here.node)
         self._summed_s = 0.0
         # What the last step decided.
@@ -166,6 +168,7 @@ class Training:
             loss: the mean over this share's samples, a scalar.
         """
         current, self._share = self._share, None
+        self._lookout.answered()
         if current is None:
             raise RuntimeError("call step(loss) once for each share that the loop yields")
         attempt = current.attempt
@@ -218,6 +221,7 @@ class Training:
                 self._settle(current.attempt, 0.0)
                 continue
             self._share = current
+            self._lookout.given()
             yield current
             if self._share is not None:
                 raise RuntimeError("the share was not trained on: call step(loss) in the loop's body")
@@ -280,6 +284,7 @@ class Training:
             return False
         self._group.settle(ok=True)
         self._commit(attempt, rows, total)
+        self._lookout.committed(attempt, self._group.rendezvous, rows)
         self._decide(rows)
         return True
 
@@ -292,7 +297,7 @@ class Training:
         overdue = time.monotonic() - self._saved_at >= self._here.settings.checkpoint_every_s
         if self._wishes.save or (self._group.rank == 0 and overdue):
             flags |= Flag.SAVE
-        return flags
+        return flags if self._group.holds() else flags | Flag.LOST
 
     def _silent_s(self) -> float:
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
@@ -322,6 +327,7 @@ class Training:
             if not decision.part and self._silent_since is None:
                 self._group.fall_silent()
                 self._silent_since = time.monotonic()
+        self._group.parting = decision.leaving
         self._must_renew = decision.renew
         if decision.save:
             self._saved_at = time.monotonic()
@@ -359,7 +365,7 @@ class Training:
                 address=here.address,
                 name=here.pod,
                 state=self._state.state_dict,
-                load=self._state.load_state_dict,
+                load=self._state.take_over,
                 cuda=self._gradients.device.type == "cuda",
                 gone=lambda: self._wishes.leave,
             )
@@ -379,6 +385,7 @@ class Training:
 
     def _release(self) -> None:
         self._group.close()
+        self._lookout.close()
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()

@@ -231,6 +231,7 @@ def at(*path):
         (training_job.Data, [at("spec", "data")]),
         (training_job.Checkpoint, [at("spec", "checkpoint")]),
         (training_job.Faults, [at("spec", "faults")]),
+        (training_job.Straggler, [at("spec", "faults", "straggler")]),
         (training_job.Mpi, [at("spec", "mpi")]),
         (training_job.Agent, [at("spec", "elasticity", "agent")]),
         (training_job.Coordinator, [at("spec", "elasticity", "coordinator")]),

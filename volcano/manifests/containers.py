@@ -97,6 +97,11 @@ def _settings(job: TrainingJob) -> str:
     )
     if job.checkpoint:
         settings = replace(settings, checkpoint_every_s=job.checkpoint.every_s, checkpoint_keep=job.checkpoint.keep)
+    settings = replace(settings, hang_s=job.faults.hang_s)
+    if slow := job.faults.straggler:
+        settings = replace(
+            settings, straggler_factor=slow.factor, straggler_window=slow.window, straggler_then=slow.then
+        )
     return json.dumps({each.name: getattr(settings, each.name) for each in fields(settings)}, separators=(",", ":"))
 
 

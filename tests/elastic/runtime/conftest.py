@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from live.job import Job
 
 from kfp_volcano.schemas import names
+from live.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from live.network import Network
-
     from kfp_volcano.elastic import ledger
+    from live.network import Network
 
 SCRIPT = Path(__file__).with_name("worker.py")
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kfp_volcano.elastic.ledger import Audit
-
     from live.job import Job
 
 
