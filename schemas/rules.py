@@ -110,6 +110,10 @@ def _faults(sound: Sound, strategy: str | None) -> Iterator[Finding]:
         yield Finding((*path, "evicted"), f"cannot be {evicted}: {words}", f"{failed}, or failed: retry")
     if sound.get(*path, "pending", "then") == "restartJob" and strategy not in (None, "fixed"):
         yield Finding((*path, "pending", "then"), f"restartJob is not for strategy {strategy}", "fail or abort")
+    for key in ("straggler", "hang"):
+        if sound.get(*path, key) is not None and strategy not in (None, "live"):
+            words = f"only the live runtime knows how long each worker takes, and the strategy is {strategy}"
+            yield Finding((*path, key), words, "leave it out, or strategy: live")
 
 
 def _batch(sound: Sound) -> Iterator[Finding]:
@@ -124,6 +128,7 @@ _DURATIONS: tuple[tuple[Path, float, str], ...] = (
     (("spec", "elasticity", "cooldown"), 0.0, "0s"),
     (("spec", "elasticity", "grace"), 1.0, "1s"),
     (("spec", "checkpoint", "every"), 0.001, "1ms"),
+    (("spec", "faults", "hang"), 1.0, "1s"),
     (("spec", "faults", "timeout"), 1.0, "1s"),
     (("spec", "faults", "keepFor"), 0.0, "0s"),
     (("spec", "faults", "pending", "after"), 1.0, "1s"),

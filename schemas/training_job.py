@@ -49,6 +49,7 @@ __all__ = [
     "Resources",
     "Role",
     "RuntimeSettings",
+    "Straggler",
     "TrainingJob",
 ]
 
@@ -219,6 +220,18 @@ def _write_keeping(seconds: float | None) -> str | float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Straggler:
+    """What a worker that is slower than the others leads to (`live`)."""
+
+    factor: float = 2.0
+    """How many times longer its part of a step takes than the others', by sample."""
+    window: int = 50
+    """Over how many steps."""
+    then: Literal["report", "restart"] = "report"
+    """`restart`: it leaves after a step, which costs none, and is started again in its pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
     """What failures lead to."""
 
@@ -231,6 +244,9 @@ class Faults:
     """`retry`: the program starts again in its pod, `retries` times; `restartJob`: all pods anew; `fail`: the end."""
     evicted: Literal["replace", "restartJob", "fail"] | None = None
     """What a pod that others took away leads to. None: replace where the size may change, else restartJob."""
+    straggler: Straggler | None = None
+    hang_s: float | None = None
+    """For how long a worker may work on its share of a step while the others wait for it; None: for ever."""
     pending: Pending | None = None
     preflight: Preflight | None = field(default=None, metadata=PREFLIGHT)
     """Examines a pod's devices before training starts in it."""
@@ -309,3 +325,8 @@ class RuntimeSettings:
     sharding: str = "uniform"
     monitor: Monitor = field(default_factory=Monitor)
     """As in the spec, in the spec's own form (`schemas.codec`)."""
+    hang_s: float | None = None
+    straggler_factor: float | None = None
+    """None: nobody looks for stragglers."""
+    straggler_window: int = 50
+    straggler_then: str = "report"

@@ -22,6 +22,8 @@ class Group(Protocol):
     world: int
     rendezvous: str
     """Names this group of processes; never used for two groups, nor again after a failed step."""
+    parting: bool
+    """Whether some are leaving: their hearts are not heard any more, though they still take part."""
 
     def renew(self, step: int, *, patient: bool) -> bool:
         """Agrees on who takes part in the next steps; brings whoever is behind `step` up to date.
@@ -32,11 +34,17 @@ class Group(Protocol):
     def due(self) -> bool:
         """Whether the lease has run out by this worker's clock."""
 
+    def holds(self) -> bool:
+        """Whether no other workers can be training in this group's place; some of its workers ask, for all."""
+
     def add(self, tensors: list[torch.Tensor]) -> bool:
         """Sums tensors in place; False (and the group is broken) where that failed.
 
         Over all processes, or where gradients are sharded over those of the same rank in their workers.
         """
+
+    def waited_for(self) -> bool:
+        """Whether nobody gets on without this worker."""
 
     def settle(self, *, ok: bool, reason: str = "") -> None:
         """Ends a step. After `ok=False` the group must be renewed."""
@@ -55,6 +63,7 @@ class Solo:
         self.rank, self.world = crew.rank, crew.size
         self._crew = crew
         self.rendezvous = self._name()
+        self.parting = False
 
     def renew(self, step: int, *, patient: bool) -> bool:
         """Nobody to agree with."""
@@ -65,10 +74,18 @@ class Solo:
         """Nobody can come."""
         return False
 
+    def holds(self) -> bool:
+        """Nobody else trains this model."""
+        return True
+
     def add(self, tensors: list[torch.Tensor]) -> bool:
         """The sum over its processes."""
         for tensor in tensors if self.world > 1 else ():
             distributed.all_reduce(tensor)
+        return True
+
+    def waited_for(self) -> bool:
+        """There is nobody else to do the work."""
         return True
 
     def settle(self, *, ok: bool, reason: str = "") -> None:

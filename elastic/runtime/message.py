@@ -26,6 +26,8 @@ class Flag(IntFlag):
     RENEW = 2
     """The lease has run out; only rank 0's counts."""
     SAVE = 4
+    LOST = 8
+    """Another group may train in this one's place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,8 @@ class Row:
             return "a worker was lost"
         if len({row.state for row in rows}) > 1:
             return "the workers started from different states"
+        if any(Flag.LOST in row.flags for row in rows):
+            return "the lighthouse was lost, or has another group"
         fed = sum(row.count for row in rows)
         return "" if fed == count else f"{fed} samples were fed instead of {count}"
 

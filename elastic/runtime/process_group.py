@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,9 @@ _RENDEZVOUS_TIMEOUT = timedelta(seconds=3)
 """For workers to find each other in a new group; one that dies at that moment keeps the others waiting so long."""
 
 _BROKEN_KEY = "broken"
+_WAITING_KEY = "waiting/{}"
 _LOOK_S = 0.1
+_ANSWER_S = 3.0
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +42,8 @@ class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
     crew: Crew
     flat = True
     """Whether all processes of all workers are in one group; else those of the same rank in their workers are."""
+    quorum = 0
+    """The lighthouse's number for the quorum it was laid for."""
     _place: tuple[int, int] | None = None
     address = ""
     """IP address to be reached by."""
@@ -59,8 +64,9 @@ class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
         address, _, prefix = store_addr.partition("/")
         host, _, port = address.rpartition(":")
         store = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_RENDEZVOUS_TIMEOUT)
-        self.rendezvous = f"{store.get(RENDEZVOUS_KEY).decode()}/{prefix}"
+        self.rendezvous = f"{_promptly(store.get, RENDEZVOUS_KEY).decode()}/{prefix}"
         self._replica_id, self._quorum_id, self._rank = replica_id, quorum_id, rank
+        self.quorum = quorum_id or 0
         # torchft's are the digits at the end of pod names, the same for two tasks' pods.
         self._global_ranks = list(range(world_size))
         if world_size > 1:
@@ -76,19 +82,30 @@ class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
         return self._place == (rank, world)
 
     def broken(self) -> bool:
-        """Whether somebody has given the group up, or the worker that keeps its store is gone."""
+        """Whether somebody has given the group up, or the worker that keeps its store is gone, or cut off from here."""
         try:
-            return self._shared is None or bool(self._shared.check([_BROKEN_KEY]))
+            return self._shared is None or bool(_promptly(self._shared.check, [_BROKEN_KEY]))
         except RuntimeError:
             return True
 
+    def wait_for_others(self, work: int) -> None:
+        """Tells those who have not begun the group's work of this number that somebody waits for them."""
+        with suppress(RuntimeError):  # `broken` tells
+            if self._shared is not None:
+                _promptly(self._shared.set, _WAITING_KEY.format(work), "1")
+
+    def waited_for(self, work: int) -> bool:
+        """Whether somebody waits in the group's work of this number."""
+        try:
+            return self._shared is not None and bool(_promptly(self._shared.check, [_WAITING_KEY.format(work)]))
+        except RuntimeError:
+            return False
+
     def give_up(self) -> None:
         """Closes this worker's connections and tells the others, who may wait in a collective for one that is dead."""
-        try:
+        with suppress(RuntimeError):  # the store went with the worker that kept it, which is as good a sign
             if self._shared is not None:
-                self._shared.set(_BROKEN_KEY, "1")
-        except RuntimeError:
-            pass  # the store went with the worker that kept it, which is as good a sign
+                _promptly(self._shared.set, _BROKEN_KEY, "1")
         self.abort()
 
     def abort(self, errored: bool = True) -> None:  # noqa: FBT001, FBT002 - torchft's
@@ -135,6 +152,25 @@ class _Gloo(_Identified, ProcessGroupGloo):  # type: ignore[misc]
             return
         group._register_backend(torch.device("cpu"), kind, backend)  # noqa: SLF001
         laid.append(group)
+
+
+def _promptly(operation: Callable[..., Any], *arguments: Any) -> Any:
+    """What a store's operation returns; RuntimeError where it takes too long: a store has no timeout for an answer."""
+    answers: list[Any] = []
+    failures: list[RuntimeError] = []
+
+    def ask() -> None:
+        try:
+            answers.append(operation(*arguments))
+        except RuntimeError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=ask, name="store", daemon=True)
+    thread.start()
+    thread.join(_ANSWER_S)
+    if answers:
+        return answers[0]
+    raise failures[0] if failures else RuntimeError("the group's store does not answer")
 
 
 def _end(last_reference: list[Any]) -> None:

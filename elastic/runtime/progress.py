@@ -116,6 +116,7 @@ class History:
             "gaps": list(self._gaps),
             "changes": [asdict(change) for change in self._changes],
             "workers": self._workers,
+            "told_at": time.time(),
             "speeds": self._speeds.state_dict(),
         }
 
@@ -128,6 +129,10 @@ class History:
         self._speeds = Speeds()
         if "speeds" in state:  # not in checkpoints of versions before 0.2
             self._speeds.load_state_dict(state["speeds"])
+
+    def shift(self, seconds: float) -> None:
+        """Moves its times to another clock, which is so much ahead."""
+        self._commits = deque(((at + seconds, samples) for at, samples in self._commits), maxlen=_STEPS_KEPT)
 
 
 class Reporter:

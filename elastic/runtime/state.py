@@ -260,3 +260,8 @@ class State:
         for name, part in parts.items():
             if name in training:  # not in older checkpoints
                 part.load_state_dict(training[name])
+
+    def take_over(self, state: dict[str, Any]) -> None:
+        """Takes over another worker's present state; its clock may differ from this one's."""
+        self.load_state_dict(state)
+        self.history.shift(time.time() - state["training"]["history"]["told_at"])

@@ -20,6 +20,7 @@ from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.learning import Learning
+from kfp_volcano.elastic.runtime.lookout import Lookout
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
 from kfp_volcano.elastic.runtime.monitor import Monitor
 from kfp_volcano.elastic.runtime.progress import Reporter
@@ -122,6 +123,7 @@ class Training:
         self._monitor = Monitor(self._state, self._here, self._crew, self._journal, self._saving, evaluation)
         self._share: Share | None = None
         self._wishes = Wishes()
+        self._lookout = Lookout(self._here, self._state, self._wishes, group=lambda: self._group)
         self._node = Row.node_of(self._here.node)
         self._summed_s = 0.0
         # What the last step decided.
@@ -184,6 +186,7 @@ class Training:
             loss: the mean over this share's samples, a scalar.
         """
         current, self._share = self._share, None
+        self._lookout.answered()
         if current is None:
             raise RuntimeError("call step(loss) once for each share that the loop yields")
         self._saving.computing()
@@ -254,6 +257,7 @@ class Training:
         share = len(current.ids) if self._flat else -(-current.attempt.count // current.attempt.world)
         for part in current.parts(self._sizing.parts(share * self._crew.size)):
             self._share = part
+            self._lookout.given()
             yield part
             if self._share is not None:
                 raise RuntimeError("the share was not trained on: call step(loss) in the loop's body")
@@ -317,6 +321,7 @@ class Training:
             self._saving.now(best=True)
         self._commit(attempt, rows, total)
         turned = self._monitor.committed(attempt, rows, total)
+        self._lookout.committed(attempt, self._group.rendezvous, rows)
         self._decide(rows)
         if turned:  # saved soon, so that a restart knows of it
             self._must_renew, self._parting = True, self._silent_since is not None
@@ -325,7 +330,8 @@ class Training:
 
     def _flags(self) -> Flag:
         save = self._saving.overdue(first=self.first)
-        return self._wishes.flags(renew=self.first and self._group.due(), save=save)
+        flags = self._wishes.flags(renew=self.first and self._group.due(), save=save)
+        return flags if self._group.holds() else flags | Flag.LOST
 
     def _silent_s(self) -> float:
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
@@ -360,6 +366,7 @@ class Training:
             if not decision.part and self._silent_since is None:
                 self._group.fall_silent()
                 self._silent_since = time.monotonic()
+        self._group.parting = decision.leaving
         self._must_renew = decision.renew
         if decision.save:
             self._wishes.save = False
@@ -382,7 +389,7 @@ class Training:
                 address=here.address,
                 name=here.pod,
                 state=self._state.part,
-                load=self._state.load_state_dict,
+                load=self._state.take_over,
                 cuda=self._gradients.device.type == "cuda",
                 gone=lambda: self._wishes.leave,
             )
@@ -404,6 +411,7 @@ class Training:
     def _release(self) -> None:
         self._group.close()
         self._saving.close()
+        self._lookout.close()
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()

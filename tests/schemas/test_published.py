@@ -237,6 +237,7 @@ def at(*path):
         (monitor.Rollback, [at("spec", "monitor", "rollback")]),
         (monitor.Evaluate, [at("spec", "monitor", "evaluate")]),
         (monitor.EarlyStop, [at("spec", "monitor", "evaluate", "earlyStop")]),
+        (training_job.Straggler, [at("spec", "faults", "straggler")]),
         (training_job.Mpi, [at("spec", "mpi")]),
         (training_job.Agent, [at("spec", "elasticity", "agent")]),
         (training_job.Coordinator, [at("spec", "elasticity", "coordinator")]),

@@ -257,6 +257,9 @@ def patched(pod, *more):
             "strategy: restart",
         ),
         (f"{{faults: {{pending: {{after: 0s}}}}, {WORKER}}}", "faults.pending.after", "at least 1s"),
+        (f"{{faults: {{hang: 10ms}}, {WORKER}}}", "faults.hang", "at least 1s"),
+        (f"{{elasticity: {{strategy: restart}}, faults: {{hang: 1m}}, {WORKER}}}", "faults.hang", "live"),
+        (f"{{elasticity: {{strategy: restart}}, faults: {{straggler: {{}}}}, {WORKER}}}", "faults.straggler", "live"),
     ],
 )
 def test_each_rule_is_told_at_its_place(text, where, words):

@@ -108,7 +108,11 @@ def test_custom_code_is_fixed_unless_it_says_otherwise():
         ("spec/elastcity", {}, "unknown key | did you mean elasticity?"),
         ("Kind", "x", "unknown key | did you mean kind?"),
         ("spec/roles/worker/resources/tpu", 1, "did you mean gpu?"),
-        ("spec/faults/zzz", 1, "there is retries, failed, evicted, pending, preflight, cleanup, timeout, keepFor"),
+        (
+            "spec/faults/zzz",
+            1,
+            "there is retries, failed, evicted, straggler, hang, pending, preflight, cleanup, timeout, keepFor",
+        ),
         ("spec/queue", REMOVED, "is missing | Volcano queue"),
         ("spec/roles", REMOVED, "is missing"),
         ("spec", REMOVED, "is missing"),

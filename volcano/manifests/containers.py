@@ -102,6 +102,10 @@ _SILENT = (
     "checkpoint_best",
     "checkpoint_best_mode",
     "checkpoint_from",
+    "hang_s",
+    "straggler_factor",
+    "straggler_window",
+    "straggler_then",
 )
 """Settings that are written only where they say something."""
 
@@ -114,6 +118,7 @@ def _settings(job: TrainingJob, name: str) -> str:
         grace_s=job.elasticity.grace_s,
         monitor=job.monitor or Monitor(),
         sharding=job.data.sharding,
+        hang_s=job.faults.hang_s,
     )
     if job.checkpoint:
         settings = replace(
@@ -124,6 +129,10 @@ def _settings(job: TrainingJob, name: str) -> str:
             checkpoint_best=job.checkpoint.best,
             checkpoint_best_mode=job.checkpoint.best_mode or settings.checkpoint_best_mode,
             checkpoint_from=job.checkpoint.start,
+        )
+    if slow := job.faults.straggler:
+        settings = replace(
+            settings, straggler_factor=slow.factor, straggler_window=slow.window, straggler_then=slow.then
         )
     values = {each.name: getattr(settings, each.name) for each in fields(settings)}
     plainly = {
