@@ -23,7 +23,8 @@ __all__ = ["measure"]
 _SCRIPT = Path(__file__).with_name("runtime_peer.py")
 _EVERY = 50
 _ARGUMENTS = (str(_EVERY), "0.02", "4096", "64")
-_PATIENCE_S = 180.0
+_PATIENCE_S = 120.0
+"""A peer that has not come back by then is taken to have paused so long, and is not asked again."""
 _SETTLE_STEPS = 5
 _LEAST, _MOST = 2, 4
 
@@ -42,13 +43,19 @@ def measure(folder: Path, random: Random, events: int, say: Callable[[str], None
         peer = kind(place)
         try:
             peer.begin(kind.first)
-            found[name] = [_event(peer, random, name, say) for _ in range(min(events, kind.most_events))]
+            found[name] = []
+            while len(found[name]) < min(events, kind.most_events):
+                pause = _event(peer, random, name, say)
+                found[name].append(_PATIENCE_S if pause is None else pause)
+                if pause is None:
+                    break
         finally:
             peer.end()
     return found
 
 
-def _event(peer: Torchrun | Restart, random: Random, name: str, say: Callable[[str], None]) -> float:
+def _event(peer: Torchrun | Restart, random: Random, name: str, say: Callable[[str], None]) -> float | None:
+    """The pause around what happens next to a peer; None: it did not come back."""
     joins = ["join"] if peer.workers < _MOST and peer.takes_joins else []
     kinds = joins + (["leave", "kill"] if peer.workers > _LEAST else [])
     kind = random.choice(kinds)
@@ -61,7 +68,8 @@ def _event(peer: Torchrun | Restart, random: Random, name: str, say: Callable[[s
         if len(after) >= _SETTLE_STEPS:
             break
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{name} did not come back after a {kind}")
+            say(f"{name}: {kind} -> {peer.workers}, has not come back in {_PATIENCE_S:g} s")
+            return None
         time.sleep(0.1)
     times = [at for _, at, _ in peer.commits() if at >= began]
     usual = median(b - a for a, b in pairwise([at for _, at, _ in before[-50:]]))

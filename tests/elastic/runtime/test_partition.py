@@ -48,6 +48,7 @@ def assert_exact(audit: Audit, alone: Audit) -> None:
     assert audit.batches_sha256 == alone.batches_sha256
 
 
+@pytest.mark.slow
 def test_the_side_without_the_lighthouse_rests(
     make_job: Callable[..., Job], alone: Callable[[int], Audit], network: Namespaces
 ) -> None:

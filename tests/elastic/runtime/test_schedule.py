@@ -124,7 +124,7 @@ def test_it_survives_a_checkpoint(make: Make, tmp_path: Any) -> None:
         for share in training:
             training.step((model(torch.ones(len(share.ids), 4)) ** 2).mean())
             if training.steps == steps:
-                training._save(wait=True)
+                training._saving.now()
                 break
     assert found == plain(make)
 
