@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kfp_volcano.elastic.runtime import noise
+from kfp_volcano.elastic.runtime import draws, noise
 from kfp_volcano.elastic.runtime.accumulation import Accumulation
 from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
@@ -71,7 +71,9 @@ class Training:
             optimizer, which takes a step for each `batch` samples; None leaves the optimizer's as it is.
         rule: how learning rate and betas follow the batch, a function of its argument alone (`elasticity.batch.rule:
             custom`).
-        seed: fixes the order of the samples, with the epoch.
+        seed: fixes the order of the samples, with the epoch; and what is drawn at random while a share is trained.
+        reseed: whether generators are set anew before each share, so that what it draws (dropout, augmentation) does
+            not depend on what was drawn before, and a run that is taken up again draws it too.
         state: further objects whose state belongs to the training.
         job_dir: where checkpoints, ledgers and the final model go outside a Job; None: nowhere.
         evaluate: called as `monitor.evaluate` says (by default every epoch), the model in evaluation mode and without
@@ -94,6 +96,7 @@ class Training:
         lr: float | Callable[[int], float] | LRScheduler | None = None,
         rule: Rule | None = None,
         seed: int = 0,
+        reseed: bool = True,
         state: Mapping[str, Stateful] | None = None,
         job_dir: str | Path | None = None,
         evaluate: Callable[..., Mapping[str, float]] | None = None,
@@ -122,6 +125,7 @@ class Training:
         evaluation = Evaluation(evaluate, evaluation_size, together=together)
         self._monitor = Monitor(self._state, self._here, self._crew, self._journal, self._saving, evaluation)
         self._share: Share | None = None
+        self._reseed = reseed
         self._wishes = Wishes()
         self._lookout = Lookout(self._here, self._state, self._wishes, group=lambda: self._group)
         self._node = Row.node_of(self._here.node)
@@ -257,6 +261,8 @@ class Training:
         share = len(current.ids) if self._flat else -(-current.attempt.count // current.attempt.world)
         for part in current.parts(self._sizing.parts(share * self._crew.size)):
             self._share = part
+            if self._reseed:
+                draws.reseed(self._plan.seed, current.attempt.samples, part.ids)
             self._lookout.given()
             yield part
             if self._share is not None:
