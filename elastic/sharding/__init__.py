@@ -8,8 +8,28 @@ MosaicML StreamingDataset's elastic determinism, without its divisibility rules)
 
 from __future__ import annotations
 
+from kfp_volcano.elastic.sharding.mixture import Mixture
 from kfp_volcano.elastic.sharding.order import order
-from kfp_volcano.elastic.sharding.plan import Cursor, Plan
-from kfp_volcano.elastic.sharding.shares import bounds, share
+from kfp_volcano.elastic.sharding.orders import Files, Order, Sequential, Shuffled, blocks
+from kfp_volcano.elastic.sharding.pace import Pace
+from kfp_volcano.elastic.sharding.plan import Cursor, Last, Plan
+from kfp_volcano.elastic.sharding.shares import apportion, bounds, edges, quotas, share
 
-__all__ = ["Cursor", "Plan", "bounds", "order", "share"]
+__all__ = [
+    "Cursor",
+    "Files",
+    "Last",
+    "Mixture",
+    "Order",
+    "Pace",
+    "Plan",
+    "Sequential",
+    "Shuffled",
+    "apportion",
+    "blocks",
+    "bounds",
+    "edges",
+    "order",
+    "quotas",
+    "share",
+]
