@@ -14,7 +14,7 @@ import pytest
 
 from kfp_volcano.errors import UnavailableError
 from kfp_volcano.volcano.cluster.connect import connect
-from kfp_volcano.volcano.cluster.host import start_host
+from kfp_volcano.volcano.cluster.host import start_host, tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,3 +112,34 @@ def test_a_ray_that_does_not_start_is_tried_again_and_told_of(tmp_path: Path, mo
         start_host(tmp_path)
     assert len(set(tries)) == 3
     assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_a_ray_that_is_slow_to_start_is_started_again(failures: int) -> None:
+    """On a busy machine Ray gives up on its own node; a third time is tried, and what starts then counts."""
+    outcomes: list[Exception | str] = [*[UnavailableError("Ray did not start")] * failures, "an address"]
+
+    def start() -> str:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    assert tried(start) == "an address"
+    assert not outcomes
+
+
+def test_a_ray_that_never_starts_is_given_up() -> None:
+    """After three times it is said as it was; what is no matter of time is said at once."""
+    began: list[str] = []
+
+    def start(error: Exception) -> None:
+        began.append("")
+        raise error
+
+    with pytest.raises(UnavailableError, match="did not start"):
+        tried(lambda: start(UnavailableError("Ray did not start")))
+    assert len(began) == 3
+    with pytest.raises(ValueError, match="no such option"):
+        tried(lambda: start(ValueError("no such option")))
+    assert len(began) == 4
