@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from kfp_volcano.elastic.tally import tally
 from kfp_volcano.errors import Problem
 
 if TYPE_CHECKING:
@@ -180,9 +181,11 @@ class Audit:
     samples_seen: int
     """Samples fed, counted once for each time."""
     duplicates: int
-    """Samples fed again within an epoch, over all epochs."""
+    """Samples fed again within an epoch, over all epochs; or more often in all than was due, where some are due more
+    often than others."""
     missing: int
-    """Samples never fed in an epoch, over all epochs."""
+    """Samples never fed in an epoch, over all epochs; or less often in all than was due, likewise. Those that `drop`
+    left out at an epoch's end are not missing."""
     batches_sha256: str
     """Digest of the sequence of global batches as sets: for each step its length and its sorted ids, as little-endian
     64-bit numbers. The same for any number of workers."""
@@ -215,7 +218,8 @@ def audit(
 
     Args:
         files: each ledger's lines by its name. The last line of a file may be torn, as a killed process leaves it.
-        manifest: `lineage`, `step`, `size`, `batch`, `epochs` and `seed` of the final weights.
+        manifest: `lineage`, `step`, `size`, `batch`, `epochs` and `seed` of the final weights; `last` where incomplete
+            batches were not kept as they were, `due` (`tally.due_text`) where not every sample is due once an epoch.
         expected: the ids that are due by plan where so many samples are committed, and so many come with the step
             (`sharding.Plan`), to compare with those really fed.
     """
@@ -228,12 +232,16 @@ def audit(
     problems = ledgers.problems
 
     batches: list[NDArray[np.int64]] = []
+    dropped = 0
     before = 0 if chain and chain[0].step == 0 else None
     for commit in chain:
         fed = ledgers.fed(commit)
         batches.append(fed)
-        if expected is not None and before is not None:
-            planned = np.sort(np.fromiter(expected(before, commit.samples - before), dtype=np.int64))
+        if before is not None:
+            count = commit.samples - before
+            if manifest.get("last") == "drop" and commit.samples % size == 0 and len(fed) < count < 2 * len(fed):
+                dropped, count = dropped + count - len(fed), len(fed)
+            planned = fed if expected is None else np.sort(np.fromiter(expected(before, count), dtype=np.int64))
             if not np.array_equal(planned, fed):
                 problems.append(Problem(f"step {commit.step}", "the samples fed are not those of the plan's batch"))
         before = commit.samples
@@ -242,26 +250,18 @@ def audit(
         if commit.epoch not in by_epoch:
             problems.append(Problem(f"step {commit.step}", f"epoch {commit.epoch} is outside 0..{epochs - 1}"))
         by_epoch.setdefault(commit.epoch, []).append(fed)
-    duplicates, missing = 0, 0
-    for epoch, parts in by_epoch.items():
-        ids = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-        known = ids[(ids >= 0) & (ids < size)]
-        if len(known) < len(ids):
-            problems.append(Problem(f"epoch {epoch}", f"ids outside 0..{size - 1} were fed"))
-        counts = np.bincount(known, minlength=size)
-        duplicates += int(np.maximum(counts - 1, 0).sum())
-        missing += int((counts == 0).sum()) if epoch in range(epochs) else 0
+    duplicates, missing, unknown = tally(by_epoch, size, epochs, manifest.get("due"))
     ancestors = {start} | {commit.lineage for commit in chain}
     return Audit(
-        samples_expected=size * epochs,
+        samples_expected=size * epochs - dropped,
         samples_seen=sum(len(fed) for fed in batches),
         duplicates=duplicates,
-        missing=missing,
+        missing=missing - dropped,
         batches_sha256=_batches_digest(batches),
         commits=tuple(chain),
         lost=ledgers.lost({commit.attempt for commit in chain}),
         metrics=ledgers.metrics(ancestors),
-        problems=tuple(problems),
+        problems=(*problems, *unknown),
     )
 
 

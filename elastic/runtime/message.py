@@ -42,6 +42,10 @@ class Row:
     """Digest of its node's name; 0 where that is not known."""
     summed_s: float = 0.0
     """How long it took it to sum the last step's gradients with the others', and to wait for them."""
+    worker: int = 0
+    """Digest of its process' name."""
+    computed_s: float = 0.0
+    """How long its share took it, from when it was given out to the end of the backward pass."""
 
     @staticmethod
     def state_of(lineage: str) -> int:
@@ -49,8 +53,8 @@ class Row:
         return int(lineage[:_EXACT_HEX_DIGITS], 16)
 
     @staticmethod
-    def node_of(name: str) -> int:
-        """A node's name as a number that float32 holds; two of a Job's nodes hardly ever have the same."""
+    def number_of(name: str) -> int:
+        """The name of a node or a process as a number that float32 holds; two of a Job hardly ever have the same."""
         return int(hashlib.sha256(name.encode()).hexdigest()[:_EXACT_HEX_DIGITS], 16) if name else 0
 
     def numbers(self) -> list[float]:
@@ -63,12 +67,14 @@ class Row:
             self.loss,
             float(self.node),
             self.summed_s,
+            float(self.worker),
+            self.computed_s,
         ]
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Row:
         """The row that has travelled."""
-        state, flags, silent_s, count, loss, node, summed_s = numbers
+        state, flags, silent_s, count, loss, node, summed_s, worker, computed_s = numbers
         return cls(
             state=int(state),
             flags=Flag(int(flags)),
@@ -77,20 +83,22 @@ class Row:
             loss=loss,
             node=int(node),
             summed_s=summed_s,
+            worker=int(worker),
+            computed_s=computed_s,
         )
 
     @staticmethod
-    def disagreement(rows: Sequence[Row], count: int) -> str:
+    def disagreement(rows: Sequence[Row], counts: Sequence[int]) -> str:
         """Why the step of these workers does not count; empty where it does.
 
-        `rows` is empty where the sum failed; `count` is the number of samples of the global batch.
+        `rows` is empty where the sum failed; `counts` is how many samples each rank was to feed.
         """
         if not rows:
             return "a worker was lost"
         if len({row.state for row in rows}) > 1:
             return "the workers started from different states"
-        fed = sum(row.count for row in rows)
-        return "" if fed == count else f"{fed} samples were fed instead of {count}"
+        fed = [row.count for row in rows]
+        return "" if fed == list(counts) else f"{fed} samples were fed instead of {list(counts)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.runtime.noise import NoiseScale
 from kfp_volcano.elastic.runtime.progress import History
 from kfp_volcano.elastic.runtime.trend import Trend
-from kfp_volcano.elastic.sharding import Cursor
+from kfp_volcano.elastic.sharding import Cursor, Pace
+from kfp_volcano.elastic.tally import due_text
 from kfp_volcano.schemas.records import Progress
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class State:
         self.history = History()
         self.noise = NoiseScale()
         self.trend = Trend()
+        self.pace = Pace()
         self._others = dict(others)
 
     @property
@@ -81,6 +83,7 @@ class State:
         self.steps, self.lineage = attempt.step + 1, lineage
         self.cursor = self.plan.after(self.cursor, attempt.count)
         self.trend.add(sum(row.loss for row in rows))
+        self.pace.committed(attempt.rendezvous, [(row.worker, row.count, row.computed_s) for row in rows])
         self.history.commit(
             step=self.steps,
             samples=self.samples,
@@ -111,8 +114,11 @@ class State:
             trend=self.trend.told,
         )
 
-    def about(self) -> dict[str, Any]:
-        """What a manifest says of it."""
+    def about(self, *, final: bool = False) -> dict[str, Any]:
+        """What a manifest says of it; that of the final model also which samples were due more often than others."""
+        order = self.plan.order
+        due = order.due(self.plan.seed, self.plan.epochs) if final and order is not None else None
+        told = {} if due is None else {"due": due_text(due)}
         return {
             "lineage": self.lineage,
             "step": self.steps,
@@ -121,7 +127,9 @@ class State:
             "size": self.plan.size,
             "batch": self.plan.batch,
             "seed": self.plan.seed,
+            "last": self.plan.last,
             "metrics": self.metrics,
+            **told,
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -143,6 +151,7 @@ class State:
                 "history": self.history.state_dict(),
                 "noise": self.noise.state_dict(),
                 "trend": self.trend.state_dict(),
+                "pace": self.pace.state_dict(),
             },
         }
 
@@ -158,6 +167,6 @@ class State:
         self.cursor = Cursor(*training["cursor"]) if "cursor" in training else self.plan.after_steps(self.steps)
         self.metrics = dict(training["metrics"])
         self.history.load_state_dict(training["history"])
-        for name, part in (("noise", self.noise), ("trend", self.trend)):
+        for name, part in (("noise", self.noise), ("trend", self.trend), ("pace", self.pace)):
             if name in training:  # not in older checkpoints
                 part.load_state_dict(training[name])

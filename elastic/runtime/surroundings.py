@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.sharding import Plan
 from kfp_volcano.errors import KfpVolcanoError, Problem, SpecError
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.training_job import RuntimeSettings
@@ -17,6 +18,8 @@ from kfp_volcano.schemas.training_job import RuntimeSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
+
+    from kfp_volcano.elastic.sharding import Last, Order
 
 __all__ = ["Surroundings", "cpu_share", "end_script_with_exit_code"]
 
@@ -44,6 +47,25 @@ class Surroundings:
     def owner(self) -> str:
         """A name for files of this process alone."""
         return f"{self.pod}-{self.incarnation}"
+
+    def plan(
+        self, *, size: int | None, batch: int | None, epochs: int, seed: int, last: Last, order: Order | None
+    ) -> Plan:
+        """The plan of the data; `batch` is used where the Job's spec names none, `size` where there is no order.
+
+        Raises SpecError with every problem: numbers below their least, a batch or a size that nobody names.
+        """
+        chosen = self.settings.batch if self.settings.batch is not None else batch
+        samples = order.size if size is None and order is not None else size
+        problems = []
+        if chosen is None:
+            remedy = "set elasticity.batch.global in the TrainingJob, or pass batch="
+            problems.append(Problem("batch", "nobody says how many samples a global batch has", remedy))
+        if samples is None:
+            problems.append(Problem("size", "nobody says how many samples there are", "pass size= or order="))
+        if chosen is None or samples is None:
+            raise SpecError(problems, source="training plan")
+        return Plan(size=samples, batch=chosen, epochs=epochs, seed=seed, last=last, order=order)
 
     @classmethod
     def read(cls, environ: Mapping[str, str], *, job_dir: Path | None = None) -> Surroundings:

@@ -25,13 +25,14 @@ from kfp_volcano.elastic.runtime.state import State
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
 from kfp_volcano.elastic.runtime.wishes import Wishes
 from kfp_volcano.elastic.scaling import scale
-from kfp_volcano.elastic.sharding import Plan, share
-from kfp_volcano.errors import Problem, SpecError
+from kfp_volcano.elastic.sharding import apportion, cut
+from kfp_volcano.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kfp_volcano.elastic.runtime.state import Stateful
+    from kfp_volcano.elastic.sharding import Last, Order
 
 __all__ = ["LEFT", "Training"]
 
@@ -59,11 +60,14 @@ class Training:
         model: the module that is trained; on CUDA devices its gradients travel over NCCL, else over gloo.
         optimizer: over the parameters whose gradients are summed. Clip gradients in a hook of it
             (`optimizer.register_step_pre_hook`): they are whole only then.
-        size: samples in the dataset.
+        size: samples in the dataset; needed where there is no `order`.
         batch: samples in a global batch; the TrainingJob's `elasticity.batch.global` comes before it.
         epochs: how often each sample is fed.
         lr: learning rate, or a function from samples committed to it; None leaves the optimizer's alone.
         seed: fixes the order of the samples, with the epoch.
+        order: which samples an epoch feeds in which order (`kfp_volcano.elastic.sharding`: `blocks` and `Files` for
+            datasets on disk, `Mixture` for classes in proportion); None: each once, shuffled. `size` is its own then.
+        last: what becomes of an epoch's last batch where it is smaller: `keep`, `drop`, or `pad` (see `Share.mean`).
         state: further objects whose state belongs to the training.
         job_dir: where checkpoints, ledgers and the final model go outside a Job; None: nowhere.
 
@@ -76,9 +80,11 @@ class Training:
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         *,
-        size: int,
+        size: int | None = None,
         epochs: int,
         batch: int | None = None,
+        order: Order | None = None,
+        last: Last = "keep",
         lr: float | Callable[[int], float] | None = None,
         seed: int = 0,
         state: Mapping[str, Stateful] | None = None,
@@ -86,7 +92,7 @@ class Training:
     ) -> None:
         try:
             self._here = Surroundings.read(os.environ, job_dir=None if job_dir is None else Path(job_dir))
-            self._plan = _plan(self._here, size=size, batch=batch, epochs=epochs, seed=seed)
+            self._plan = self._here.plan(size=size, batch=batch, epochs=epochs, seed=seed, last=last, order=order)
         except SpecError:
             end_script_with_exit_code()
             raise
@@ -108,8 +114,8 @@ class Training:
         self._share: Share | None = None
         self._saved_at = time.monotonic()
         self._wishes = Wishes()
-        self._node = Row.node_of(self._here.node)
-        self._summed_s = 0.0
+        self._node, self._worker = Row.number_of(self._here.node), Row.number_of(self._here.owner)
+        self._summed_s = self._computed_s = self._given_at = 0.0
         # What the last step decided.
         self._must_renew = True
         self._parting = False
@@ -171,7 +177,9 @@ class Training:
         attempt = current.attempt
         weight = attempt.mine / attempt.count
         torch.autograd.backward(loss if attempt.world == 1 else loss * weight)
-        current.committed = self._settle(attempt, float(loss.detach()) * weight)
+        value = float(loss.detach()) * weight  # on a GPU this waits for the backward pass too
+        self._computed_s = time.perf_counter() - self._given_at
+        current.committed = self._settle(attempt, value)
         return current.committed
 
     def log(self, **values: float) -> None:
@@ -217,7 +225,7 @@ class Training:
             if len(current.ids) == 0:
                 self._settle(current.attempt, 0.0)
                 continue
-            self._share = current
+            self._share, self._given_at = current, time.perf_counter()
             yield current
             if self._share is not None:
                 raise RuntimeError("the share was not trained on: call step(loss) in the loop's body")
@@ -236,8 +244,7 @@ class Training:
     def _next(self) -> Share:
         step, group = self.steps, self._group
         cursor = self._state.cursor
-        batch = self._plan.ids(cursor, self._batch)
-        ids = share(batch, group.rank, group.world)
+        part = cut(self._plan, cursor, self._batch, self._share_out, group.rank)
         attempt = Attempt(
             digest=ledger.attempt_digest(self._state.lineage, group.rendezvous, step),
             step=step,
@@ -245,16 +252,18 @@ class Training:
             parent=self._state.lineage,
             world=group.world,
             rank=group.rank,
-            count=len(batch),
-            mine=len(ids),
+            rendezvous=group.rendezvous,
+            counts=part.counts,
         )
-        self._journal.feed(attempt, ids)
-        return Share(
-            ids=ids,
-            epoch=attempt.epoch,
-            attempt=attempt,
-            last=self._plan.after(cursor, len(batch)).epoch > cursor.epoch,
-        )
+        ids = part.ids(self._plan)
+        self._journal.feed(attempt, ids[: attempt.mine])
+        return Share(ids=ids.copy(), padding=part.padding, epoch=attempt.epoch, attempt=attempt, last=part.last)
+
+    def _share_out(self, count: int) -> list[int]:
+        world = self._group.world
+        if self._here.settings.sharding == "proportional":
+            return self._state.pace.shares(count, rendezvous=self._group.rendezvous, world=world)
+        return apportion(count, [1.0] * world)
 
     def _settle(self, attempt: Attempt, loss: float) -> bool:
         """Sums, and commits or discards; decides, as every worker does, what comes next."""
@@ -266,6 +275,8 @@ class Training:
             loss=loss,
             node=self._node,
             summed_s=self._summed_s,
+            worker=self._worker,
+            computed_s=self._computed_s,
         )
         began = time.perf_counter()
         total = self._gradients.total(
@@ -273,7 +284,7 @@ class Training:
         )
         self._summed_s = time.perf_counter() - began
         rows = [Row.of(values) for values in total.rows] if total else []
-        reason = Row.disagreement(rows, attempt.count)
+        reason = Row.disagreement(rows, attempt.counts)
         if reason:
             self._stray = bool(rows) and rows[0].state != row.state
             self._discard(attempt, reason)
@@ -299,7 +310,7 @@ class Training:
 
     def _commit(self, attempt: Attempt, rows: list[Row], total: Total | None) -> None:
         now, loss = time.time(), sum(row.loss for row in rows)
-        samples = self.samples + attempt.count
+        samples = self._plan.samples(self._plan.after(self._state.cursor, attempt.count))
         lineage = self._journal.commit(attempt, loss=loss, samples=samples, at=now)
         lr = self._set_lr()
         self._state.optimizer.step()
@@ -374,7 +385,7 @@ class Training:
         self._group.close()
         if self._final is not None and not self._final.wait(_FINAL_PATIENCE_S * self._group.rank):
             self._journal.sync()
-            self._final.write(self._state.model, self._state.about())
+            self._final.write(self._state.model, self._state.about(final=True))
         self._journal.leave(self.steps, "finished")
 
     def _release(self) -> None:
@@ -382,11 +393,3 @@ class Training:
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()
-
-
-def _plan(here: Surroundings, *, size: int, batch: int | None, epochs: int, seed: int) -> Plan:
-    chosen = here.settings.batch if here.settings.batch is not None else batch
-    if chosen is None:
-        remedy = "set elasticity.batch.global in the TrainingJob, or pass batch="
-        raise SpecError([Problem("batch", "nobody says how many samples a global batch has", remedy)])
-    return Plan(size=size, batch=chosen, epochs=epochs, seed=seed)

@@ -8,6 +8,7 @@ MosaicML StreamingDataset's elastic determinism, without its divisibility rules)
 
 from __future__ import annotations
 
+from kfp_volcano.elastic.sharding.cut import Cut, ahead, cut
 from kfp_volcano.elastic.sharding.mixture import Mixture
 from kfp_volcano.elastic.sharding.order import order
 from kfp_volcano.elastic.sharding.orders import Files, Order, Sequential, Shuffled, blocks
@@ -17,6 +18,7 @@ from kfp_volcano.elastic.sharding.shares import apportion, bounds, edges, quotas
 
 __all__ = [
     "Cursor",
+    "Cut",
     "Files",
     "Last",
     "Mixture",
@@ -25,9 +27,11 @@ __all__ = [
     "Plan",
     "Sequential",
     "Shuffled",
+    "ahead",
     "apportion",
     "blocks",
     "bounds",
+    "cut",
     "edges",
     "order",
     "quotas",

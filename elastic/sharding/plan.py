@@ -72,8 +72,11 @@ class Plan:
 
     def ids(self, cursor: Cursor, batch: int) -> NDArray[np.int64]:
         """The samples of the global batch that comes after a cursor, at most `batch` of them; read-only."""
-        order = self.order or Shuffled(self.size)
-        return order.ids(self.seed, cursor.epoch, cursor.position, cursor.position + self.count(cursor, batch))
+        return self.between(cursor.epoch, cursor.position, cursor.position + self.count(cursor, batch))
+
+    def between(self, epoch: int, start: int, end: int) -> NDArray[np.int64]:
+        """The samples at positions start..end-1 of an epoch; read-only."""
+        return (self.order or Shuffled(self.size)).ids(self.seed, epoch, start, end)
 
     def width(self, cursor: Cursor, batch: int) -> int:
         """How many samples are shared out for that batch: with `pad` the copies that fill it up, at its end, too."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfp_volcano.elastic import ledger
-from kfp_volcano.elastic.sharding import Cursor, Plan, share
+from kfp_volcano.elastic.sharding import Cursor, Mixture, Plan, share
+from kfp_volcano.elastic.tally import due_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ class Run:
                     lineage=after,
                     world=world,
                     loss=1 / (step + 1),
-                    samples=plan.samples(self.cursor) + len(batch),
+                    samples=plan.samples(plan.after(self.cursor, len(batch))),
                     time=self.clock + rank / 100,
                 ),
             )
@@ -87,10 +88,11 @@ class Run:
             "batch": plan.batch,
             "epochs": plan.epochs,
             "seed": plan.seed,
+            "last": plan.last,
         }
 
-    def audit(self) -> ledger.Audit:
-        return ledger.audit(self.files, self.manifest(), expected=due(self.plan))
+    def audit(self, **manifest: str) -> ledger.Audit:
+        return ledger.audit(self.files, self.manifest() | manifest, expected=due(self.plan))
 
 
 def due(plan: Plan) -> Callable[[int, int], np.ndarray]:
@@ -267,3 +269,29 @@ def test_metrics_of_abandoned_branches_do_not_show() -> None:
     while not PLAN.finished(run.cursor):
         run.attempt(1)
     assert [entry.values for entry in run.audit().metrics] == [{"accuracy": 0.9}]
+
+
+def test_what_is_dropped_is_not_missing() -> None:
+    """Where an epoch's incomplete batch is left out, that is said; without the manifest's word it is missing."""
+    plan = replace(PLAN, last="drop")
+    run = trained(plan, [2, 3])
+    audit = run.audit()
+    assert (audit.duplicates, audit.missing, audit.problems) == (0, 0, ())
+    assert audit.samples_expected == audit.samples_seen == plan.epochs * (plan.size - plan.size % plan.batch)
+    silent = run.audit(last="keep")
+    assert silent.missing == plan.epochs * (plan.size % plan.batch) > 0
+
+
+def test_samples_due_more_often_are_no_duplicates() -> None:
+    """Classes in proportion: the verdict is on how often each sample is due in all of the training."""
+    mixture = Mixture([0] * 30 + [1] * 3, {0: 1, 1: 1}, size=40)
+    plan = Plan(size=40, batch=8, epochs=2, order=mixture)
+    run = trained(plan, [2, 3])
+    due = mixture.due(0, 2)
+    audit = run.audit(due=due_text(due))
+    assert (audit.duplicates, audit.missing, audit.problems) == (0, 0, ())
+    assert (audit.samples_expected, audit.samples_seen) == (80, 80)
+    due[0] += 1
+    due[32] -= 2
+    other = run.audit(due=due_text(due))
+    assert (other.duplicates, other.missing) == (2, 1)

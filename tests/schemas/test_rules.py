@@ -49,6 +49,11 @@ def patched(pod, *more):
             "elasticity.strategy",
             "pytorch or ray",
         ),
+        (
+            f"{{elasticity: {{strategy: restart}}, data: {{sharding: proportional}}, {WORKER}}}",
+            "data.sharding",
+            "is for strategy live, not restart",
+        ),
         # the gang
         ("roles: {worker: {replicas: 2, min: 3}}", "roles.worker.min", "more than replicas 2"),
         ("{minPods: 3, roles: {worker: {replicas: 2}}}", "minPods", "from 2"),

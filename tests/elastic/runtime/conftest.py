@@ -47,17 +47,17 @@ class Job:
         self._start("coordinator", COORDINATOR, settings)
         assert ready.wait(PATIENCE_S)
 
-    def start(self, pod: str) -> None:
-        """Starts a worker; a killed one's name may be used again."""
+    def start(self, pod: str, *, script: Path = SCRIPT, sharding: str = "uniform", **settings: Any) -> None:
+        """Starts a worker, with these globals for its script; a killed one's name may be used again."""
         index = int(pod.rpartition("-")[2])
         environ = {
             names.ENV_POD: pod,
             names.ENV_POD_IP: f"{self._network}.{10 + index}",
             names.ENV_COORDINATOR: f"{self._network}.1",
             names.ENV_JOB_DIR: str(self.folder),
-            names.ENV_ELASTICITY: json.dumps({"checkpoint_every_s": 0.5}),
+            names.ENV_ELASTICITY: json.dumps({"checkpoint_every_s": 0.5, "sharding": sharding}),
         }
-        self._start(pod, SCRIPT, {"ENVIRON": environ, "EPOCHS": self.epochs, "PACE": self.pace})
+        self._start(pod, script, {"ENVIRON": environ, "EPOCHS": self.epochs, "PACE": self.pace, **settings})
 
     def _start(self, name: str, script: Path, settings: dict[str, Any]) -> None:
         process = self._context.Process(target=runpy.run_path, args=(str(script), settings, "__main__"), name=name)
@@ -77,6 +77,16 @@ class Job:
         """Waits for a worker to end."""
         self.processes[pod].join(PATIENCE_S)
         return self.processes[pod].exitcode
+
+    def shares(self) -> dict[int, dict[str, int]]:
+        """How many samples each pod fed, by the step; of the tries at it, the last that is on file."""
+        found: dict[int, dict[str, int]] = {}
+        for path in (self.folder / "ledger").glob("*.jsonl"):
+            for line in path.read_text().splitlines():
+                if '"feed"' in line:
+                    entry = json.loads(line)
+                    found.setdefault(entry["step"], {})[path.name.rpartition("-")[0]] = len(entry["ids"])
+        return found
 
     def commits(self) -> list[dict[str, Any]]:
         """What the ledgers say now."""
