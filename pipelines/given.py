@@ -10,7 +10,7 @@ from kfp import dsl
 from kfp.dsl import pipeline_channel, pipeline_context, tasks_group
 from kfp.dsl.types import type_utils
 
-from kfp_volcano.errors import SpecError
+from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.pipelines.volumes import Claim, claim_of
 from kfp_volcano.platform_files import resource_profiles
 from kfp_volcano.schemas import template
@@ -18,7 +18,7 @@ from kfp_volcano.schemas.names import ENV_CLUSTER
 from kfp_volcano.schemas.profiles import filled
 from kfp_volcano.schemas.validation import Unknown, check_known, parse
 
-__all__ = ["Given", "Spec", "folder_here", "given", "here", "identity"]
+__all__ = ["Given", "GivenSpecs", "Spec", "folder_here", "given", "here", "identity", "joined_specs"]
 
 Spec = Union[str, Path, Mapping[str, Any], pipeline_channel.PipelineChannel]
 """A mapping, YAML text, the path of a YAML file, or a pipeline parameter that holds the text."""
@@ -55,6 +55,35 @@ def given(spec: Spec, folder: Optional[str], volume: Optional[Claim]) -> Given:
     claim = claim_of(spec, volume)
     text, values = template.split(spec, type_of=_type, pieces_of=_pieces)
     return Given(text, template.SEPARATOR.join(str(value) for value in values), folder_here(folder), claim)
+
+
+class GivenSpecs(NamedTuple):
+    """Several specs in the form in which steps take them."""
+
+    specs: str
+    """JSON with holes: specs by name."""
+    values: str
+    """What fills the holes."""
+    folder: str
+    """As for `Given`."""
+    volume: Claim
+    """As for `Given`; one for all."""
+
+
+def joined_specs(specs: Mapping[str, Mapping[str, Any]], folder: Optional[str], volume: Optional[Claim]) -> GivenSpecs:
+    """Check specs that travel together. Raises SpecError for all that is known to be wrong with them."""
+    profiles = resource_profiles()
+    problems = [
+        Problem(f"{name}: {problem.path}", problem.message, problem.remedy)
+        for name, spec in specs.items()
+        for problem in check_known(_with_unknowns(spec), profiles=profiles)
+    ]
+    if problems:
+        raise SpecError(problems, source="the TrainingJobs")
+    whole = {name: filled(spec, profiles)[0] for name, spec in specs.items()}
+    text, values = template.split(whole, type_of=_type, pieces_of=_pieces)
+    claim = claim_of(next(iter(whole.values())), volume)
+    return GivenSpecs(text, template.SEPARATOR.join(str(value) for value in values), folder_here(folder), claim)
 
 
 def here() -> bool:

@@ -17,6 +17,9 @@ from kfp_volcano.schemas.template import cast
 
 __all__ = ["arguments", "compile_pipeline", "compile_to", "load_pipeline", "run_here"]
 
+LOOP_WIDTH = 8
+"""Iterations of a loop that run at once on this machine; each is a process that mostly waits."""
+
 
 def load_pipeline(path: Path, name: str | None = None) -> Any:
     """The pipeline in a Python file: the one named, or the only one.
@@ -117,8 +120,25 @@ def run_here(path: Path, *, name: str | None, values: dict[str, Any], root: Path
 
     warnings.filterwarnings("ignore")
     pipeline = load_pipeline(path, name)
+    _widen_loops()
     local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(root))
     pipeline(**values)
+
+
+def _widen_loops() -> None:
+    """Let kfp run `LOOP_WIDTH` iterations of a loop at a time: how many trainings run is the queue's business.
+
+    Its own limit is two, for fear of loops in loops (kfp/local/orchestrator/enhanced_dag_orchestrator.py).
+    """
+    from kfp.local.orchestrator import enhanced_dag_orchestrator as orchestrator
+
+    class Wide(orchestrator.ParallelExecutor):
+        def __init__(self, max_workers: int | None = None) -> None:
+            super().__init__(max_workers)
+            self.conservative_max = LOOP_WIDTH
+            self.max_workers = min(max_workers or LOOP_WIDTH, LOOP_WIDTH)
+
+    orchestrator.ParallelExecutor = Wide
 
 
 def _main() -> None:

@@ -61,7 +61,7 @@ _CONTAINERS = ("containers", "initContainers")
 
 def _findings(value: Any, path: Path, schema: Schema) -> Iterator[Finding]:
     for deviation in deviations(value, schema):
-        for finding in explain(deviation, schema, ()):
+        for finding in explain(deviation, schema):
             key = finding.path[-1] if finding.path else ""
             if deviation.keyword == "additionalProperties" and key in _LEFT_OUT:
                 yield Finding((*path, *finding.path), NOT_TAKEN, _LEFT_OUT[str(key)])

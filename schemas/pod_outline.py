@@ -65,7 +65,7 @@ def findings(sound: Sound, role: str, told: Collection[Path], *, examined: bool)
 
 def _faults(template: dict[str, Any], role: str) -> Iterator[Finding]:
     schema = load_schema("pod-template.v1")
-    wrong = [each for deviation in deviations(template, schema) for each in explain(deviation, schema, ())]
+    wrong = [each for deviation in deviations(template, schema) for each in explain(deviation, schema)]
     yield from wrong
     yield from metadata_rules.findings(template.get("metadata", {}), ("metadata",))
     if wrong:

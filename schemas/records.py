@@ -32,6 +32,7 @@ __all__ = [
     "ResizeRequest",
     "StepRecord",
     "Unfit",
+    "Watched",
     "dump",
     "parse",
     "parse_list",
@@ -159,6 +160,20 @@ class LossTrend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What the training's watch has done about what it saw."""
+
+    rollbacks: int = 0
+    lr_factor: float = 1.0
+    """By which the learning rate is lowered."""
+    growth_stopped: str = ""
+    """Why the Job is to have no more workers; empty where it may."""
+    size: int | None = None
+    """Workers it had when it was last fine, where it went back to that and had others since."""
+    size_asked_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Annotation `kfp-volcano/progress`: where training stands; written by the coordinator at most every 5 s."""
 
@@ -181,9 +196,11 @@ class Progress:
     measured: tuple[Measured, ...] = ()
     """How fast it was at the last 16 sizes it had, the newest last."""
     noise_scale: float | None = None
-    """Gradient noise scale, samples; None where less than two workers trained together for long enough."""
+    """Gradient noise scale, samples; None before two workers, or one in parts, have trained long enough."""
     trend: LossTrend | None = None
     """None before there were some steps."""
+    watched: Watched | None = None
+    """None where the watch has done nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,13 +125,14 @@ def _command(sound: Sound, role: str, strategy: str | None) -> Iterator[Finding]
     wrapped = role in _WRAPPED.get(framework, ())
     if strategy == "restart" and framework not in (None, "mpi"):
         wrapped = True
+    if strategy == "live" and framework == "pytorch" and role == "worker":
+        gpus = sound.get(*path, "resources", "gpu", default=0) if sound.absent(*path, "resources", "gpuShare") else 0
+        processes = sound.get(*path, "procs") or gpus
+        wrapped = isinstance(processes, int) and processes > 1
     tidied = sound.get("spec", "faults", "cleanup") is not None and sound.get(*path, "resources", "gpu", default=0)
     if (wrapped or tidied) and sound.absent(*path, "command") and sound.absent("spec", "command"):
         why = f"the program of {framework}'s {role} is started by kfp-volcano, which has to know it"
         yield Finding((*path, "command"), f"is missing: {why}", "command: [python, train.py], here or in spec")
-    processes = sound.get(*path, "procs")
-    if role == "worker" and strategy == "live" and framework == "pytorch" and processes not in (None, 1):
-        yield Finding((*path, "procs"), f"strategy live runs one process a pod, not {processes}", "strategy: restart")
 
 
 def _order(sound: Sound, roles: Sequence[str]) -> Iterator[Finding]:

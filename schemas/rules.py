@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.schemas import metadata_rules, pod_rules, role_rules
+from kfp_volcano.schemas import metadata_rules, monitor_rules, pod_rules, role_rules
+from kfp_volcano.schemas.batch import Batch
+from kfp_volcano.schemas.codec import typed
 from kfp_volcano.schemas.quantities import duration
 from kfp_volcano.schemas.sound import Sound
-from kfp_volcano.schemas.structure import Finding
+from kfp_volcano.schemas.structure import Finding, Unknown
 from kfp_volcano.schemas.training_job import FOREVER
 from kfp_volcano.schemas.wire import default_strategy
 from kfp_volcano.schemas.wording import shown
@@ -17,10 +19,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.structure import Path
 
-__all__ = ["PLANNED", "findings"]
-
-PLANNED: frozenset[Path] = frozenset({("spec", "monitor")})
-"""Keys and values of the format's design that this version refuses by name."""
+__all__ = ["findings"]
 
 _TEN_YEARS = 3650 * 86400.0
 _STRATEGIES = {
@@ -41,6 +40,9 @@ def findings(value: Any, broken: Collection[Path]) -> Iterator[Finding]:
     yield from role_rules.findings(sound, strategy)
     yield from pod_rules.findings(sound)
     yield from _faults(sound, strategy)
+    yield from _checkpoint(sound, strategy)
+    yield from monitor_rules.findings(sound, strategy)
+    yield from _batch(sound)
     if sound.get("spec", "mpi") is not None and sound.get("spec", "framework") not in (None, "mpi"):
         yield Finding(("spec", "mpi"), "is for framework mpi alone", "leave it out")
     for path, least, bound in _DURATIONS:
@@ -84,6 +86,19 @@ def _strategy_findings(sound: Sound, strategy: str | None) -> Iterator[Finding]:
         )
 
 
+def _checkpoint(sound: Sound, strategy: str | None) -> Iterator[Finding]:
+    """What the live runtime does with checkpoints means nothing to programs that write their own."""
+    path: Path = ("spec", "checkpoint")
+    framework = sound.get("spec", "framework")
+    if strategy not in (None, "live") or framework not in (None, "pytorch"):
+        for key in ("best", "bestMode", "url", "from"):
+            if sound.get(*path, key) is not None:
+                words = "is for pytorch with strategy live: other programs save by themselves"
+                yield Finding((*path, key), words, "leave it out")
+    elif sound.get(*path, "bestMode") is not None and sound.absent(*path, "best"):
+        yield Finding((*path, "bestMode"), "says of no metric which value is the best", "best: <name of a metric>")
+
+
 def _faults(sound: Sound, strategy: str | None) -> Iterator[Finding]:
     """A Job that resizes deletes pods itself: nothing that a deleted pod sets off may restart it or end it."""
     path: Path = ("spec", "faults")
@@ -98,12 +113,25 @@ def _faults(sound: Sound, strategy: str | None) -> Iterator[Finding]:
         yield Finding((*path, "evicted"), f"cannot be {evicted}: {words}", f"{failed}, or failed: retry")
     if sound.get(*path, "pending", "then") == "restartJob" and strategy not in (None, "fixed"):
         yield Finding((*path, "pending", "then"), f"restartJob is not for strategy {strategy}", "fail or abort")
+    for key in ("straggler", "hang"):
+        if sound.get(*path, key) is not None and strategy not in (None, "live"):
+            words = f"only the live runtime knows how long each worker takes, and the strategy is {strategy}"
+            yield Finding((*path, key), words, "leave it out, or strategy: live")
+
+
+def _batch(sound: Sound) -> Iterator[Finding]:
+    path: Path = ("spec", "elasticity", "batch")
+    value = sound.get(*path)
+    if value and not any(isinstance(part, Unknown) for part in (*value.values(), *value.get("sizes", ()))):
+        for key, what, remedy in typed(Batch, value).problems():
+            yield Finding((*path, key), what, remedy)
 
 
 _DURATIONS: tuple[tuple[Path, float, str], ...] = (
     (("spec", "elasticity", "cooldown"), 0.0, "0s"),
     (("spec", "elasticity", "grace"), 1.0, "1s"),
     (("spec", "checkpoint", "every"), 0.001, "1ms"),
+    (("spec", "faults", "hang"), 1.0, "1s"),
     (("spec", "faults", "timeout"), 1.0, "1s"),
     (("spec", "faults", "keepFor"), 0.0, "0s"),
     (("spec", "faults", "pending", "after"), 1.0, "1s"),

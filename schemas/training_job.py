@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from kfp_volcano.schemas.batch import Batch
+from kfp_volcano.schemas.monitor import Monitor
 from kfp_volcano.schemas.pods import (
     CLEANUP,
     ENV,
@@ -47,6 +49,7 @@ __all__ = [
     "Resources",
     "Role",
     "RuntimeSettings",
+    "Straggler",
     "TrainingJob",
 ]
 
@@ -151,15 +154,6 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """The global batch and how it follows the number of workers."""
-
-    size: int | None = field(default=None, metadata={"key": "global"})
-    """Samples a step (`elasticity.batch.global`); None: the training code says it."""
-    rule: Literal["constant"] = "constant"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
     """The pod that brings the workers of an elastic Job together."""
 
@@ -208,6 +202,14 @@ class Checkpoint:
     """Name of a PersistentVolumeClaim all workers mount."""
     every_s: float = 300.0
     keep: int = 3
+    best: str | None = None
+    """The metric whose best value's checkpoint stays beside the newest ones."""
+    best_mode: Literal["max", "min"] | None = None
+    """Which value is the best; None: the largest."""
+    url: str | None = None
+    """Where checkpoints go instead of the volume; each Job has a folder of its own below it."""
+    start: str | None = field(default=None, metadata={"key": "from"})
+    """Another training's checkpoints, or a final model, that a training without checkpoints begins with."""
 
 
 def _read_keeping(value: str | float) -> float | None:
@@ -216,6 +218,18 @@ def _read_keeping(value: str | float) -> float | None:
 
 def _write_keeping(seconds: float | None) -> str | float:
     return FOREVER if seconds is None else duration_text(seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Straggler:
+    """What a worker that is slower than the others leads to (`live`)."""
+
+    factor: float = 2.0
+    """How many times longer its part of a step takes than the others', by sample."""
+    window: int = 50
+    """Over how many steps."""
+    then: Literal["report", "restart"] = "report"
+    """`restart`: it leaves after a step, which costs none, and is started again in its pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +245,9 @@ class Faults:
     """`retry`: the program starts again in its pod, `retries` times; `restartJob`: all pods anew; `fail`: the end."""
     evicted: Literal["replace", "restartJob", "fail"] | None = None
     """What a pod that others took away leads to. None: replace where the size may change, else restartJob."""
+    straggler: Straggler | None = None
+    hang_s: float | None = None
+    """For how long a worker may work on its share of a step while the others wait for it; None: for ever."""
     pending: Pending | None = None
     preflight: Preflight | None = field(default=None, metadata=PREFLIGHT)
     """Examines a pod's devices before training starts in it."""
@@ -275,6 +292,7 @@ class TrainingJob:
     data: Data = field(default_factory=Data)
     checkpoint: Checkpoint | None = None
     faults: Faults = field(default_factory=Faults)
+    monitor: Monitor | None = None
 
     @property
     def workers(self) -> Role:
@@ -292,7 +310,24 @@ class RuntimeSettings:
     """What training code needs to know of the spec; travels to each worker as JSON in `KFP_VOLCANO_ELASTICITY`."""
 
     batch: int | None = None
+    """`elasticity.batch.global`: all that versions before 0.2 know of the batch."""
+    scaling: Batch = field(default_factory=Batch)
+    """The rest of `elasticity.batch`."""
+    workers: int | None = None
+    """The most there may be, where the batch follows them."""
     checkpoint_every_s: float = 300.0
     checkpoint_keep: int = 3
+    checkpoint_url: str | None = None
+    """Where the Job's checkpoints are; None: in its folder on the volume."""
+    checkpoint_best: str | None = None
+    checkpoint_best_mode: Literal["max", "min"] = "max"
+    checkpoint_from: str | None = None
     grace_s: float = 60.0
     sharding: str = "uniform"
+    monitor: Monitor = field(default_factory=Monitor)
+    """As in the spec, in the spec's own form (`schemas.codec`)."""
+    hang_s: float | None = None
+    straggler_factor: float | None = None
+    """None: nobody looks for stragglers."""
+    straggler_window: int = 50
+    straggler_then: str = "report"

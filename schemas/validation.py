@@ -77,7 +77,7 @@ def check_known(
 
 def _check(value: Any, *, lenient_numbers: bool, profiles: Profiles) -> tuple[Any, list[Finding]]:
     schema = load_schema("training-job.v1")
-    plain, found = examine(value, schema, planned=rules.PLANNED, lenient_numbers=lenient_numbers)
+    plain, found = examine(value, schema, lenient_numbers=lenient_numbers)
     plain, missing = filled(plain, profiles)
     first = by_place([*found, *missing])
     return plain, [*first.values(), *rules.findings(plain, first.keys())]

@@ -11,7 +11,7 @@ from kfp_volcano.errors import Problem
 from kfp_volcano.schemas.structure import Finding, child_rule, deviations, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kfp_volcano.schemas.structure import Deviation, Path, Schema
 
@@ -57,12 +57,10 @@ def shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
 
 
-def examine(
-    value: Any, schema: Schema, *, planned: Collection[Path] = (), lenient_numbers: bool = False
-) -> tuple[Any, list[Finding]]:
+def examine(value: Any, schema: Schema, *, lenient_numbers: bool = False) -> tuple[Any, list[Finding]]:
     """A document in JSON's own types (`normalise`), and what its schema finds wrong with it, in words (`explain`)."""
     plain, found = normalise(value, schema, lenient_numbers=lenient_numbers)
-    return plain, [*found, *(each for one in deviations(plain, schema) for each in explain(one, schema, planned))]
+    return plain, [*found, *(each for one in deviations(plain, schema) for each in explain(one, schema))]
 
 
 def by_place(found: Iterable[Finding]) -> dict[Path, Finding]:
@@ -78,17 +76,13 @@ def problems(found: Iterable[Finding], source: str) -> list[Problem]:
     return [Problem(dotted(path) or source, message, remedy) for path, message, remedy in found]
 
 
-def explain(deviation: Deviation, root: Schema, planned: Collection[Path]) -> Iterator[Finding]:
-    """The findings in one deviation from the schema `root`.
-
-    `planned` are the keys and the values of enumerations (as last part of a path, `*` for any key) that are right in
-    the format's design but not supported by this version: they are told apart from slips of the pen.
-    """
+def explain(deviation: Deviation, root: Schema) -> Iterator[Finding]:
+    """The findings in one deviation from the schema `root`."""
     path, keyword, limit, found, rule, message = deviation
     match keyword:
         case "additionalProperties":
             known = list(rule["properties"])
-            yield from (_unknown_key((*path, key), known, planned) for key in found if key not in known)
+            yield from (_unknown_key((*path, key), known) for key in found if key not in known)
         case "required":
             # One deviation for each missing key, which is named in the message alone.
             key = next(key for key in limit if message.startswith(repr(key)))
@@ -98,7 +92,7 @@ def explain(deviation: Deviation, root: Schema, planned: Collection[Path]) -> It
             message = f"should be {wanted}, but is {_FOUND[type(found)]}: {shown(found)}"
             yield Finding(path, message, _retyped(found, rule))
         case "enum":
-            yield _not_among(path, found, limit, planned)
+            yield _not_among(path, found, limit)
         case "const":
             yield Finding(path, f"is {shown(found)}", f"this version of kfp-volcano reads {limit}")
         case "pattern":
@@ -133,23 +127,13 @@ def _description(rule: Schema) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _unknown_key(path: Path, known: Sequence[str], planned: Collection[Path]) -> Finding:
-    if _is_planned(path, planned):
-        return Finding(path, "is not supported in this version of kfp-volcano", "leave it out")
+def _unknown_key(path: Path, known: Sequence[str]) -> Finding:
     return Finding(path, "is an unknown key", _nearest(str(path[-1]), known))
 
 
-def _not_among(path: Path, found: Any, choices: Sequence[str | None], planned: Collection[Path]) -> Finding:
+def _not_among(path: Path, found: Any, choices: Sequence[str | None]) -> Finding:
     allowed = [each for each in choices if each is not None]  # in a patch, null takes the key out
-    if _is_planned((*path, found), planned):
-        return Finding(path, f"{shown(found)} is not supported in this version of kfp-volcano", _choice(allowed))
     return Finding(path, f"there is no {shown(found)}", _nearest(str(found), allowed))
-
-
-def _is_planned(path: Path, planned: Collection[Path]) -> bool:
-    return any(
-        len(path) == len(other) and all(b in ("*", a) for a, b in zip(path, other, strict=True)) for other in planned
-    )
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

@@ -24,6 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--kubeconfig FILE`: run tests marked `anywhere` on that cluster; `--test-image IMAGE`: in that image."""
     parser.addoption("--kubeconfig", dest="kubeconfig", help="run the tests marked `anywhere` on this cluster")
     parser.addoption("--test-image", dest="test_image", help="an image with a shell that the cluster's nodes can run")
+    parser.addoption("--minutes", dest="minutes", default="20", help="how long the soak lasts")
+    parser.addoption("--soak-seed", dest="soak_seed", default="0", help="what happens in the soak, and in which order")
 
 
 @pytest.fixture(autouse=True)

@@ -77,6 +77,8 @@ class Reason(str, Enum):
     """Does not grow: its loss is not finite, or climbs away from the best it had."""
     ROLLED_BACK = "RolledBack"
     """Does not grow: a resize of it was taken back a short time ago."""
+    WATCHED = "Watched"
+    """Does not grow, or goes back to the size at which it was fine: its training's own watch says so."""
     NO_BENEFIT = "NoBenefit"
     """Does not grow: what that saves over the remaining work is less than what a resize costs."""
     BREAKER_OPEN = "BreakerOpen"

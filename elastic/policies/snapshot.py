@@ -12,7 +12,7 @@ from collections.abc import Mapping  # noqa: TC003 - types of fields are read wh
 from dataclasses import dataclass, field
 
 from kfp_volcano.elastic.policies.memory import Memory
-from kfp_volcano.schemas.records import Hold, Measured
+from kfp_volcano.schemas.records import Hold, Measured, Watched
 
 __all__ = [
     "NOWHERE",
@@ -158,6 +158,8 @@ class ElasticJob:
     """Gradient noise scale, samples (McCandlish et al. 2018), where training reports it."""
     diverging: bool = False
     """Whether its loss is not finite, or climbs away from the best it had."""
+    watched: Watched | None = None
+    """What its training's own watch has done, where that is something."""
     resizes: tuple[Resized, ...] = ()
     """Those that ended, as many as its record holds, newest last."""
     pods: tuple[WorkerPod, ...] = ()

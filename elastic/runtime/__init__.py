@@ -20,8 +20,8 @@
 
 `step` does the backward pass, sums the gradients over all workers with weights, and updates; or finds that a worker
 was lost, and the loop yields the same batch again, shared out among those who are left. So the loop's body may run more
-than once for a batch, and must leave nothing else behind (put learning rate schedulers into `state=` and step them
-where `share.committed`).
+than once for a batch, and must leave nothing else behind (a learning rate scheduler is given as `lr=`, and is stepped
+by the samples that are committed).
 
 The same script runs with plain `python train.py`: one worker, no coordinator; give `job_dir=` to have checkpoints.
 
@@ -35,19 +35,40 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.elastic.scaling import Factors, Situation
 from kfp_volcano.errors import MissingExtraError
+from kfp_volcano.schemas.batch import Batch
 
 if TYPE_CHECKING:
+    from kfp_volcano.elastic.runtime.crew import worker_device, worker_mesh
     from kfp_volcano.elastic.runtime.share import Share
     from kfp_volcano.elastic.runtime.state import Stateful
-    from kfp_volcano.elastic.runtime.training import LEFT, Training
+    from kfp_volcano.elastic.runtime.training import Training
+    from kfp_volcano.elastic.runtime.wishes import LEFT
 
-__all__ = ["LEFT", "Share", "Stateful", "Training"]
+__all__ = [
+    "LEFT",
+    "Batch",
+    "Factors",
+    "Share",
+    "Situation",
+    "Stateful",
+    "Training",
+    "worker_device",
+    "worker_mesh",
+]
 
 # Read once, when torchft is imported: its lighthouse and managers log several lines a quorum.
 os.environ.setdefault("RUST_LOG", "warn")
 
-_MODULES = {"LEFT": "training", "Share": "share", "Stateful": "state", "Training": "training"}
+_MODULES = {
+    "LEFT": "wishes",
+    "Share": "share",
+    "Stateful": "state",
+    "Training": "training",
+    "worker_device": "crew",
+    "worker_mesh": "crew",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Decision", "Flag", "Row"]
+__all__ = ["METRICS", "Decision", "Flag", "Row"]
+
+METRICS = 8
+"""How many values an evaluation may have."""
 
 _EXACT_HEX_DIGITS = 6
 """float32 holds whole numbers of 24 bits exactly."""
@@ -23,6 +26,8 @@ class Flag(IntFlag):
     RENEW = 2
     """The lease has run out; only rank 0's counts."""
     SAVE = 4
+    LOST = 8
+    """Another group may train in this one's place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,15 @@ class Row:
     """Digest of its node's name; 0 where that is not known."""
     summed_s: float = 0.0
     """How long it took it to sum the last step's gradients with the others', and to wait for them."""
+    norm: float = -1.0
+    """Length of the last step's whole gradient; -1 where it was not looked at."""
+    evaluated: int = 0
+    """How many samples it evaluated the state on; 0 where no evaluation was due, or none was its part."""
+    metrics: tuple[float, ...] = (0.0,) * METRICS
+    """What the evaluation gave."""
+    noise: float = -1.0
+    """The gradient noise scale, in samples, as it sees it; -1 where it is not known. All go by that of the first row,
+    for what each computes by itself may differ in the last bit from one kind of device to another."""
     worker: int = 0
     """Digest of its process' name."""
     computed_s: float = 0.0
@@ -57,6 +71,11 @@ class Row:
         """The name of a node or a process as a number that float32 holds; two of a Job hardly ever have the same."""
         return int(hashlib.sha256(name.encode()).hexdigest()[:_EXACT_HEX_DIGITS], 16) if name else 0
 
+    @staticmethod
+    def noise_of(scale: float | None) -> float:
+        """A noise scale as a number that travels."""
+        return -1.0 if scale is None else scale
+
     def numbers(self) -> list[float]:
         """The row as it travels."""
         return [
@@ -69,12 +88,17 @@ class Row:
             self.summed_s,
             float(self.worker),
             self.computed_s,
+            self.noise,
+            self.norm,
+            float(self.evaluated),
+            *self.metrics,
         ]
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Row:
         """The row that has travelled."""
-        state, flags, silent_s, count, loss, node, summed_s, worker, computed_s = numbers
+        state, flags, silent_s, count, loss, node, summed_s, worker, computed_s, *others = numbers
+        noise, norm, evaluated, *metrics = others
         return cls(
             state=int(state),
             flags=Flag(int(flags)),
@@ -83,9 +107,18 @@ class Row:
             loss=loss,
             node=int(node),
             summed_s=summed_s,
+            norm=norm,
+            evaluated=int(evaluated),
+            metrics=tuple(metrics),
+            noise=noise,
             worker=int(worker),
             computed_s=computed_s,
         )
+
+    @property
+    def noise_scale(self) -> float | None:
+        """Its gradient noise scale; None where it is not known."""
+        return None if self.noise < 0 else self.noise
 
     @staticmethod
     def disagreement(rows: Sequence[Row], counts: Sequence[int]) -> str:
@@ -97,6 +130,8 @@ class Row:
             return "a worker was lost"
         if len({row.state for row in rows}) > 1:
             return "the workers started from different states"
+        if any(Flag.LOST in row.flags for row in rows):
+            return "the lighthouse was lost, or has another group"
         fed = [row.count for row in rows]
         return "" if fed == list(counts) else f"{fed} samples were fed instead of {list(counts)}"
 

@@ -11,8 +11,13 @@ so that with L = sum of n_i/N |g_i|^2
     tr(S) = (L - |G|^2) N/(K - 1)         |mu|^2 = (K |G|^2 - L)/(K - 1)
 
 Both are unbiased but noisy, and so averaged over steps, each by itself; their quotient is the noise scale. One worker
-alone has one gradient and tells nothing: the last value stays. (AdaptDL takes the difference of two steps then, which
-is biased and costs a copy of the gradients.)
+that feeds its share in parts knows the gradient g of the first n samples, before others are added to it, and the whole
+one, and the same two equations give
+
+    tr(S) = (|g|^2 - |G|^2) / (1/n - 1/N)      |mu|^2 = (N |G|^2 - n |g|^2) / (N - n)
+
+One that feeds it at once has one gradient and tells nothing: the last value stays. (AdaptDL takes the difference of two
+steps then, which is biased and costs a copy of the gradients.)
 """
 
 from __future__ import annotations
@@ -23,14 +28,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["EVERY", "NoiseScale"]
+__all__ = ["NoiseScale", "looks"]
 
-EVERY = 10
+_EVERY = 10
 """Steps from one look at the lengths to the next: reading all gradients twice more costs a step some percent."""
 _SMOOTHING = 0.99
 """By look and worker, for the look of K workers tells K times as much: AdaptDL's 0.999 by step and worker."""
 _LEAST_WEIGHT = 0.2
 """Of what is averaged, before it is told: some 20 looks of one worker, 6 of four."""
+
+
+def looks(step: int) -> bool:
+    """Whether the lengths of gradients are looked at in a step."""
+    return step % _EVERY == 0
 
 
 class NoiseScale:
@@ -55,17 +65,41 @@ class NoiseScale:
         mean = sum(part / share for share, part in shares)
         spread = (mean - whole) * total / (workers - 1)
         length = (workers * whole - mean) / (workers - 1)
-        keep = _SMOOTHING**workers
+        self._average(workers, spread, length)
+
+    def add_first(self, count: int, total: int, part: float, whole: float) -> None:
+        """A step of one worker was committed.
+
+        Args:
+            count: Samples of the part it fed first.
+            total: Samples of the step, more than those.
+            part: Squared length of that part of the gradient, count/total g.
+            whole: Squared length of the whole gradient.
+        """
+        if not (math.isfinite(part) and math.isfinite(whole)):
+            return
+        mean = part * (total / count) ** 2
+        spread = (mean - whole) / (1 / count - 1 / total)
+        self._average(2, spread, (total * whole - count * mean) / (total - count))
+
+    def _average(self, gradients: int, spread: float, length: float) -> None:
+        keep = _SMOOTHING**gradients
         self._spread = keep * self._spread + (1 - keep) * spread
         self._length = keep * self._length + (1 - keep) * length
         self._weight = keep * self._weight + (1 - keep)
 
     @property
-    def samples(self) -> float | None:
-        """The noise scale; None while too little is known, or no gradient stands out of the noise."""
-        if self._weight < _LEAST_WEIGHT or self._length <= 0:
+    def scale(self) -> float | None:
+        """The noise scale in samples; infinite where no gradient stands out of it, None while too little is known."""
+        if self._weight < _LEAST_WEIGHT:
             return None
-        return max(0.0, self._spread / self._length)
+        return max(0.0, self._spread / self._length) if self._length > 0 else math.inf
+
+    @property
+    def samples(self) -> float | None:
+        """The noise scale where it is known and finite."""
+        scale = self.scale
+        return None if scale is None or math.isinf(scale) else scale
 
     def state_dict(self) -> dict[str, float]:
         """All of it as plain values."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from torchft.process_group import ProcessGroupGloo, ProcessGroupNCCL, ProcessGro
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kfp_volcano.elastic.runtime.crew import Crew
+
 __all__ = ["RENDEZVOUS_KEY", "process_group"]
 
 RENDEZVOUS_KEY = "kfp-volcano/rendezvous"
@@ -25,7 +28,9 @@ _RENDEZVOUS_TIMEOUT = timedelta(seconds=3)
 """For workers to find each other in a new group; one that dies at that moment keeps the others waiting so long."""
 
 _BROKEN_KEY = "broken"
+_WAITING_KEY = "waiting/{}"
 _LOOK_S = 0.1
+_ANSWER_S = 3.0
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +39,11 @@ class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
     """Knows which rendezvous it stands on."""
 
     rendezvous = ""
+    crew: Crew
+    flat = True
+    """Whether all processes of all workers are in one group; else those of the same rank in their workers are."""
+    quorum = 0
+    """The lighthouse's number for the quorum it was laid for."""
     _place: tuple[int, int] | None = None
     address = ""
     """IP address to be reached by."""
@@ -45,12 +55,18 @@ class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
         self, store_addr: str, replica_id: str, rank: int, world_size: int, quorum_id: int | None = None, *rest: Any
     ) -> None:
         self.abort(errored=False)
+        self._group_rank, self._group_world_size, _ = rest
+        if self.flat:
+            # Each process of a worker is given a store of its own, for a group of its own.
+            store_addr = self.crew.from_first(lambda: store_addr)
+            rank, world_size = rank * self.crew.size + self.crew.rank, world_size * self.crew.size
+            self._group_rank, self._group_world_size = 0, 1
         address, _, prefix = store_addr.partition("/")
         host, _, port = address.rpartition(":")
         store = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_RENDEZVOUS_TIMEOUT)
-        self.rendezvous = f"{store.get(RENDEZVOUS_KEY).decode()}/{prefix}"
+        self.rendezvous = f"{_promptly(store.get, RENDEZVOUS_KEY).decode()}/{prefix}"
         self._replica_id, self._quorum_id, self._rank = replica_id, quorum_id, rank
-        self._group_rank, self._group_world_size, _ = rest
+        self.quorum = quorum_id or 0
         # torchft's are the digits at the end of pod names, the same for two tasks' pods.
         self._global_ranks = list(range(world_size))
         if world_size > 1:
@@ -66,19 +82,30 @@ class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
         return self._place == (rank, world)
 
     def broken(self) -> bool:
-        """Whether somebody has given the group up, or the worker that keeps its store is gone."""
+        """Whether somebody has given the group up, or the worker that keeps its store is gone, or cut off from here."""
         try:
-            return self._shared is None or bool(self._shared.check([_BROKEN_KEY]))
+            return self._shared is None or bool(_promptly(self._shared.check, [_BROKEN_KEY]))
         except RuntimeError:
             return True
 
+    def wait_for_others(self, work: int) -> None:
+        """Tells those who have not begun the group's work of this number that somebody waits for them."""
+        with suppress(RuntimeError):  # `broken` tells
+            if self._shared is not None:
+                _promptly(self._shared.set, _WAITING_KEY.format(work), "1")
+
+    def waited_for(self, work: int) -> bool:
+        """Whether somebody waits in the group's work of this number."""
+        try:
+            return self._shared is not None and bool(_promptly(self._shared.check, [_WAITING_KEY.format(work)]))
+        except RuntimeError:
+            return False
+
     def give_up(self) -> None:
         """Closes this worker's connections and tells the others, who may wait in a collective for one that is dead."""
-        try:
+        with suppress(RuntimeError):  # the store went with the worker that kept it, which is as good a sign
             if self._shared is not None:
-                self._shared.set(_BROKEN_KEY, "1")
-        except RuntimeError:
-            pass  # the store went with the worker that kept it, which is as good a sign
+                _promptly(self._shared.set, _BROKEN_KEY, "1")
         self.abort()
 
     def abort(self, errored: bool = True) -> None:  # noqa: FBT001, FBT002 - torchft's
@@ -127,6 +154,25 @@ class _Gloo(_Identified, ProcessGroupGloo):  # type: ignore[misc]
         laid.append(group)
 
 
+def _promptly(operation: Callable[..., Any], *arguments: Any) -> Any:
+    """What a store's operation returns; RuntimeError where it takes too long: a store has no timeout for an answer."""
+    answers: list[Any] = []
+    failures: list[RuntimeError] = []
+
+    def ask() -> None:
+        try:
+            answers.append(operation(*arguments))
+        except RuntimeError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=ask, name="store", daemon=True)
+    thread.start()
+    thread.join(_ANSWER_S)
+    if answers:
+        return answers[0]
+    raise failures[0] if failures else RuntimeError("the group's store does not answer")
+
+
 def _end(last_reference: list[Any]) -> None:
     last_reference.pop().abort()
 
@@ -135,9 +181,9 @@ class _Nccl(_Identified, ProcessGroupNCCL):  # type: ignore[misc]
     pass
 
 
-def process_group(address: str, *, cuda: bool, stale: Callable[[], bool]) -> Any:
+def process_group(address: str, crew: Crew, *, flat: bool, cuda: bool, stale: Callable[[], bool]) -> Any:
     """A process group that torchft can lay again for each quorum: NCCL for CUDA gradients, gloo on `address` else."""
     # NCCL has one timeout for the rendezvous and the collectives, which wait for whoever is slow.
     group = _Nccl(timeout=timedelta(seconds=120)) if cuda else _Gloo(timeout=_RENDEZVOUS_TIMEOUT)
-    group.address, group.stale = address, stale
+    group.address, group.stale, group.crew, group.flat = address, stale, crew, flat
     return group

@@ -83,6 +83,15 @@ class History:
         self._discarded += 1
 
     @property
+    def workers(self) -> int:
+        """That committed the last step."""
+        return self._workers
+
+    def turn_back(self) -> None:
+        """Training went back to an earlier state: what was committed since says nothing of its pace from here on."""
+        self._commits.clear()
+
+    @property
     def throughput(self) -> float:
         """Samples a second over the last steps."""
         if len(self._commits) < 2:  # noqa: PLR2004 - two ends of a span
@@ -107,6 +116,7 @@ class History:
             "gaps": list(self._gaps),
             "changes": [asdict(change) for change in self._changes],
             "workers": self._workers,
+            "told_at": time.time(),
             "speeds": self._speeds.state_dict(),
         }
 
@@ -119,6 +129,10 @@ class History:
         self._speeds = Speeds()
         if "speeds" in state:  # not in checkpoints of versions before 0.2
             self._speeds.load_state_dict(state["speeds"])
+
+    def shift(self, seconds: float) -> None:
+        """Moves its times to another clock, which is so much ahead."""
+        self._commits = deque(((at + seconds, samples) for at, samples in self._commits), maxlen=_STEPS_KEPT)
 
 
 class Reporter:

@@ -12,16 +12,21 @@ when to ask, and what to make of the answers:
   has nothing to wait for. A killed worker costs the others that expiry once.
 * A worker whose step failed closes its connections at once, so that all others' fail too: some might otherwise wait
   in a collective for one that waits in a quorum.
-* While the lighthouse is lost the workers that are there train on. Then each builds a new Manager on a new store: one
-  that failed raises for ever, and a new lighthouse counts its quorums from 1 again, so that old keys in a store would
-  be taken for new ones. A plain connection to the lighthouse (`_Lifeline`) tells one that was replaced.
+* The processes of a worker (`Crew`) are one replica group: one store and one manager for all of them, and whatever one
+  of them finds out counts for all once they have told each other.
+* No step commits that the lighthouse would not allow: two sides of a network that was cut can never both train. The
+  lighthouse founds no other group while it hears the hearts of this one, so until shortly before they would have
+  expired since the last quorum nothing is to be asked; a step that took longer asks before its gradients are summed
+  (`holds`), and is done again where another group was founded, or no answer came.
+* So training rests while the lighthouse is lost. Then each worker builds a new Manager on a new store: one that failed
+  raises for ever, and a new lighthouse counts its quorums from 1 again, so that old keys in a store would be taken for
+  new ones. A `Lifeline` tells one that was replaced, and one that was cut off without a word.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 import time
 import uuid
@@ -38,6 +43,7 @@ from torch._C._distributed_c10d import TCPStore
 from torchft.checkpointing import HTTPTransport
 from torchft.manager import Manager
 
+from kfp_volcano.elastic.runtime.lifeline import Lifeline, Standing
 from kfp_volcano.elastic.runtime.lighthouse import HEARTBEAT_TIMEOUT_S
 from kfp_volcano.elastic.runtime.process_group import RENDEZVOUS_KEY, process_group
 from kfp_volcano.schemas import names
@@ -46,6 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
+
+    from kfp_volcano.elastic.runtime.crew import Crew
 
 __all__ = ["LEASE_S", "SILENCE_S", "ReplicaGroup"]
 
@@ -62,6 +70,16 @@ _RETRY_S = 0.1
 
 _REGROUP_S = 0.3
 
+_SURE_S = HEARTBEAT_TIMEOUT_S - 0.2
+"""For so long after a quorum no other group can have been founded: the lighthouse waits for hearts to expire."""
+
+_CUT_OFF_S = 3.0
+"""A worker whose heart was not heard for so long is not slow: it is dead, stopped or cut off."""
+
+_GUARD_S = 1.0
+
+_ASKING = 2
+
 _CUDA_POLL_S = 0.0005
 
 _LINGER_S = 0.1
@@ -70,6 +88,7 @@ _LINGER_S = 0.1
 _COLLECTIVE_TIMEOUT = timedelta(seconds=120)
 _QUORUM_TIMEOUT = timedelta(hours=1)
 _QUORUM_RETRIES = 7200
+_CONNECT_S = 5.0
 _CONNECT_TIMEOUT = timedelta(seconds=10)
 
 _log = logging.getLogger(__name__)
@@ -84,9 +103,12 @@ for _name in ("torchft.manager", "torchft.checkpointing", "torchft_quorums", "to
 
 
 class ReplicaGroup:
-    """The workers of a Job, seen from one of them.
+    """The workers of a Job, seen from one of their processes.
 
     Args:
+        crew: the processes of this worker.
+        flat: whether sums go over all processes of all workers; else over those of the same rank in their workers,
+            for each holds a shard of the gradients. Then the processes of a worker also have states of their own.
         coordinator: host of the lighthouse.
         address: IP address by which the others reach this worker.
         name: the pod's name.
@@ -99,6 +121,8 @@ class ReplicaGroup:
     def __init__(
         self,
         *,
+        crew: Crew,
+        flat: bool,
         coordinator: str,
         address: str,
         name: str,
@@ -107,28 +131,37 @@ class ReplicaGroup:
         cuda: bool,
         gone: Callable[[], bool],
     ) -> None:
-        self.rank, self.world, self.rendezvous = 0, 1, ""
+        self.rank, self.world, self.rendezvous = crew.rank, crew.size, ""
+        self._crew, self._flat = crew, flat
         self._coordinator = coordinator
         self._address = address
-        # The lighthouse sorts ranks by this name: the oldest worker is the first, so that it rarely changes.
-        self._name = f"{int(time.time() * 1000):014d}-{name}"
+        self._pod, self._name = name, ""
         self._state, self._load, self._gone = state, load, gone
+        self._fetches = crew.rank == 0 or not flat
+        self._healed = False
         self._cuda = cuda
         self._store: TCPStore | None = None
         self._manager: Manager | None = None
-        self._lifeline: _Lifeline | None = None
-        self._pg = process_group(address, cuda=cuda, stale=lambda: not self._lifeline_whole())
+        self._lifeline: Lifeline | None = None
+        self._pg = process_group(address, crew, flat=flat, cuda=cuda, stale=lambda: not self._lifeline_whole())
         self._fresh = False
         self._silent = False
         self._asked_at = 0.0
-        self._search: threading.Thread | None = None
+        self._sure_at = 0.0
+        self._asking_since: float | None = None
+        self.parting = False
+        self._work = 0
+        """How many sums the present group has begun."""
+        self._closed = threading.Event()
+        threading.Thread(target=self._guard, name="quorum guard", daemon=True).start()
 
     def renew(self, step: int, *, patient: bool) -> bool:
         """See Group."""
-        if not self._lifeline_whole():
+        if self._crew.any(not self._lifeline_whole()):
             again = self._manager is not None
             self._disconnect()
-            if not self._connect(patient=patient):
+            if not (self._crew.all(self._reach(patient=patient)) and self._crew.all(self._connect())):
+                self._disconnect()
                 return False
             if again:
                 # The others do the same now; a lighthouse that does not know them yet would leave them out.
@@ -136,41 +169,82 @@ class ReplicaGroup:
         manager = self._manager
         assert manager is not None  # noqa: S101 - _connect made it
         manager.load_state_dict({"step": step, "batches_committed": 0})
+        self._healed = False
+        if not self._crew.all(self._quorum(manager)):
+            self._pg.give_up()
+            self._disconnect()
+            return False
+        self._asked_at = self._sure_at = time.monotonic()
+        self._fresh, self.parting = True, False
+        replica, replicas = manager.participating_rank(), manager.num_participants()
+        self.rank, self.world = replica * self._crew.size + self._crew.rank, replicas * self._crew.size
+        if not self._crew.all(manager.errored() is None and self._pg.stands(*self.place)):
+            self.settle(ok=False, reason="the process group could not be laid, or a peer's state not be fetched")
+            return False
+        # By the first one's store, where each process has one.
+        rendezvous, healed = self._crew.from_first(lambda: (self._pg.rendezvous, self._healed))
+        if self.rendezvous != rendezvous:
+            self._work = 0
+            self._sure_at = 0.0  # laying the group and taking over the state took what time it took: ask
+        self.rendezvous = rendezvous
+        if self._flat and healed:
+            self._crew.level(self._state, self._load)
+        return True
+
+    def _quorum(self, manager: Manager) -> bool:
+        self._asking_since = time.monotonic()
         try:
             manager.start_quorum()
         except Exception as error:  # noqa: BLE001 - whatever torchft and its RPC raise, the Manager is of no more use
             _log.warning("the quorum failed, connecting to the lighthouse again: %s", error)
-            self._disconnect()
             return False
-        self._asked_at = time.monotonic()
-        self._fresh = True
-        if not self._lifeline_whole():
-            self._pg.give_up()
-            self._disconnect()
-            return False
-        self.rank, self.world = manager.participating_rank(), manager.num_participants()
-        self.rendezvous = self._pg.rendezvous
-        if manager.errored() or not self._pg.stands(self.rank, self.world):
-            self.settle(ok=False, reason="the process group could not be laid, or a peer's state not be fetched")
-            return False
-        return True
+        finally:
+            self._asking_since = None
+        return self._lifeline_whole()
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """This process' rank in the sum it takes part in, and over how many processes that goes."""
+        size = 1 if self._flat else self._crew.size
+        return self.rank // size, self.world // size
 
     def due(self) -> bool:
         """See Group."""
-        if time.monotonic() - self._asked_at < LEASE_S:
-            return False
-        if self._lifeline_whole():
+        return time.monotonic() - self._asked_at >= LEASE_S
+
+    def holds(self) -> bool:
+        """See Group."""
+        # Two workers do, for one may be leaving and unheard; more would only keep the lighthouse busy.
+        asks = self._crew.rank == 0 and self.rank // self._crew.size < _ASKING
+        if not asks or self._silent or time.monotonic() - self._sure_at < _SURE_S:
             return True
-        # Nobody can come or go without a lighthouse, but those who are here can train on.
-        if self._search is None:
-            self._search = threading.Thread(target=self._find_lighthouse, name="lighthouse search", daemon=True)
-            self._search.start()
-        return not self._search.is_alive()
+        began = time.monotonic()
+        standing = self._ask()
+        if standing is None or not self._is_ours(standing):
+            return False
+        self._sure_at = began
+        return True
+
+    def _is_ours(self, standing: Standing) -> bool:
+        # A lighthouse that was started anew counts from 1 again, but has not this worker in its quorum. A Manager adds
+        # a colon and an identity of its own to the worker's name.
+        members = {name.partition(":")[0] for name in standing.silent_s}
+        return standing.quorum == self._pg.quorum and self._name in members
+
+    def _ask(self) -> Standing | None:
+        """How things stand; a lighthouse that does not answer is sought anew."""
+        standing = None if self._lifeline is None else self._lifeline.ask()
+        if standing is None and self._lifeline is not None:
+            _log.warning("the lighthouse does not answer")
+            self._lifeline.close()
+            self._lifeline = None
+        return standing
 
     def add(self, tensors: list[torch.Tensor]) -> bool:
         """See Group."""
-        if self.world == 1:
+        if self.place[1] == 1:
             return True
+        self._work += 1
         try:
             for work in [self._pg.allreduce([tensor], _sum()) for tensor in tensors]:
                 self._wait(work)
@@ -183,9 +257,14 @@ class ReplicaGroup:
         self._pg.give_up()
         return False
 
+    def waited_for(self) -> bool:
+        """See Group."""
+        return self.place[1] == 1 or self._pg.waited_for(self._work + 1)
+
     def _wait(self, work: distributed.Work) -> None:
         """Until the work is done; raises RuntimeError once the group is broken. Being slow does not break it."""
-        look_at = time.monotonic() + _LOOK_S
+        began = time.monotonic()
+        look_at = began + _LOOK_S
         while not work.is_completed():
             if self._cuda:
                 time.sleep(_CUDA_POLL_S)  # a CUDA work's wait() returns before it is done
@@ -195,8 +274,21 @@ class ReplicaGroup:
             if time.monotonic() >= look_at and not work.is_completed():
                 if self._pg.broken():
                     raise RuntimeError("the group was given up")
-                look_at = time.monotonic() + _LOOK_S
+                if time.monotonic() - began > _CUT_OFF_S and not self.parting and (why := self._torn()):
+                    raise RuntimeError(why)
+                self._pg.wait_for_others(self._work)
+                look_at = time.monotonic() + (_LOOK_S if time.monotonic() - began < _CUT_OFF_S else _GUARD_S)
         work.wait()
+
+    def _torn(self) -> str:
+        """Why those that this worker waits for will not come; empty where they are only slow."""
+        standing = None if self._lifeline is None else self._lifeline.ask()
+        if standing is None:
+            return ""  # the store tells, where it is another's; where it is this one's the lighthouse will be back
+        if not self._is_ours(standing):
+            return "another group was founded"
+        lost = [name for name, silent_s in standing.silent_s.items() if silent_s > _CUT_OFF_S]
+        return f"nothing was heard of {', '.join(lost)}" if lost else ""
 
     def settle(self, *, ok: bool, reason: str = "") -> None:
         """See Group."""
@@ -224,18 +316,19 @@ class ReplicaGroup:
 
     def close(self) -> None:
         """See Group."""
-        if self.world > 1 and self._pg.stands(self.rank, self.world):
+        if self._pg.stands(*self.place) and self.place[1] > 1:
             time.sleep(_LINGER_S)
         self._disconnect()
+        self._closed.set()
         self._store = None
 
-    def _connect(self, *, patient: bool) -> bool:
-        """A new store and Manager, once the lighthouse can be reached."""
+    def _reach(self, *, patient: bool) -> bool:
+        """Whether the lighthouse can be reached."""
         host, port = self._coordinator, names.LIGHTHOUSE_PORT
         told = time.monotonic()
         while True:
             try:
-                self._lifeline = _Lifeline(host, port)
+                self._lifeline = Lifeline(host, port, timeout_s=_CONNECT_S)
                 break
             except OSError as error:
                 if not patient or self._gone():
@@ -244,52 +337,74 @@ class ReplicaGroup:
                     told = time.monotonic()
                     _log.warning("waiting for the lighthouse at %s:%d: %s", host, port, error)
                 time.sleep(_RETRY_S)
+        return True
+
+    def _connect(self) -> bool:
+        """A new store and Manager for all processes of the worker."""
+        # The lighthouse sorts ranks by this name: the oldest worker is the first, so that it rarely changes. By the
+        # lighthouse's clock, for those of two nodes need not agree; newcomers of one second have the pods' order.
+        born = self._lifeline.born if self._lifeline else 0
+        self._name = self._crew.from_first(lambda: self._name or f"{born:012d}-{self._pod}")
         # PyTorch looks up the name of each address it connects to; a resolver that is slow to say that a loopback
         # address has none holds every worker up. 127.0.0.1 is in /etc/hosts, and the store listens on all of them.
         store_host = "127.0.0.1" if self._address.startswith("127.") else self._address
-        self._store = TCPStore(store_host, 0, is_master=True, wait_for_workers=False)
-        self._store.set(RENDEZVOUS_KEY, uuid.uuid4().hex)
+        if self._crew.rank == 0:
+            self._store = TCPStore(store_host, 0, is_master=True, wait_for_workers=False)
+            self._store.set(RENDEZVOUS_KEY, uuid.uuid4().hex)
+        store_port = self._crew.from_first(lambda: self._store.port if self._store else 0)
         transport = _Transport(self._address)
         self._rehearse(transport)
         try:
             self._manager = Manager(
                 pg=self._pg,
-                state_dict=self._state,
-                load_state_dict=self._load,
+                state_dict=self._given,
+                load_state_dict=self._take,
                 min_replica_size=1,
                 use_async_quorum=False,
                 timeout=_COLLECTIVE_TIMEOUT,
                 quorum_timeout=_QUORUM_TIMEOUT,
                 quorum_retries=_QUORUM_RETRIES,
                 connect_timeout=_CONNECT_TIMEOUT,
-                rank=0,
-                world_size=1,
+                rank=self._crew.rank,
+                world_size=self._crew.size,
                 store_addr=store_host,
-                store_port=self._store.port,
-                lighthouse_addr=f"http://{host}:{port}",
+                store_port=store_port,
+                lighthouse_addr=f"http://{self._coordinator}:{names.LIGHTHOUSE_PORT}",
                 replica_id=self._name,
                 hostname=self._address,
                 checkpoint_transport=transport,
             )
         except Exception as error:  # noqa: BLE001 - as above
             _log.warning("no Manager: %s", error)
-            self._disconnect()
+            self._store = None  # the siblings may wait for what only this one can write there
             return False
         return True
 
+    def _given(self) -> dict[str, Any]:
+        """What a process of the same rank in another worker needs."""
+        return self._state() if self._fetches else {}
+
+    def _take(self, state: dict[str, Any]) -> None:
+        if self._fetches:
+            self._load(state)
+            self._healed = True
+
     def _rehearse(self, transport: _Transport) -> None:
         """Takes over its own state once, for the first time takes far longer, and all others wait then."""
+        if not self._fetches:
+            return
         transport.send_checkpoint([0], 0, self._state(), _COLLECTIVE_TIMEOUT)
         self._load(transport.recv_checkpoint(0, transport.metadata(), 0, _COLLECTIVE_TIMEOUT))
         transport.disallow_checkpoint()
 
-    def _find_lighthouse(self) -> None:
-        found = None
-        while found is None:
-            time.sleep(_RETRY_S)
-            with suppress(OSError):
-                found = _Lifeline(self._coordinator, names.LIGHTHOUSE_PORT)
-        found.close()
+    def _guard(self) -> None:
+        """Ends a wait for a quorum that a lighthouse which does not answer any more will never give."""
+        while not self._closed.wait(_GUARD_S):
+            manager, since = self._manager, self._asking_since
+            if manager is None or since is None or time.monotonic() - since < _CUT_OFF_S:
+                continue
+            if self._ask() is None:
+                manager.shutdown(wait=False)
 
     def _lifeline_whole(self) -> bool:
         return self._lifeline is not None and self._lifeline.whole()
@@ -300,7 +415,7 @@ class ReplicaGroup:
             self._manager.shutdown(wait=False)
         if self._lifeline is not None:
             self._lifeline.close()
-        self._manager, self._lifeline, self._search, self._fresh = None, None, None, False
+        self._manager, self._lifeline, self._fresh = None, None, False
 
 
 def _sum() -> distributed.AllreduceOptions:
@@ -308,27 +423,6 @@ def _sum() -> distributed.AllreduceOptions:
     options.reduceOp = distributed.ReduceOp.SUM
     options.timeout = _COLLECTIVE_TIMEOUT
     return options
-
-
-class _Lifeline:
-    """An idle connection to the lighthouse's process: it breaks when that process ends."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT.total_seconds())
-        self._socket.settimeout(0)
-
-    def whole(self) -> bool:
-        """Whether the process that was connected to still runs."""
-        try:
-            return bool(self._socket.recv(1, socket.MSG_PEEK))
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-
-    def close(self) -> None:
-        """Lets go."""
-        self._socket.close()
 
 
 class _Transport(HTTPTransport[dict[str, Any]]):  # type: ignore[misc]

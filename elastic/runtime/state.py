@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kfp_volcano.elastic import ledger
+from kfp_volcano.elastic.monitoring import Evaluations, Watch
+from kfp_volcano.elastic.runtime import shards
 from kfp_volcano.elastic.runtime.noise import NoiseScale
 from kfp_volcano.elastic.runtime.progress import History
 from kfp_volcano.elastic.runtime.trend import Trend
 from kfp_volcano.elastic.sharding import Cursor, Pace
-from kfp_volcano.elastic.tally import due_text
-from kfp_volcano.schemas.records import Progress
+from kfp_volcano.schemas.records import Progress, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
 
+    from kfp_volcano.elastic.runtime.accumulation import FirstPart
     from kfp_volcano.elastic.runtime.gradients import Total
+    from kfp_volcano.elastic.runtime.learning import Learning
     from kfp_volcano.elastic.runtime.message import Row
     from kfp_volcano.elastic.runtime.share import Attempt
     from kfp_volcano.elastic.sharding import Plan
+    from kfp_volcano.schemas.monitor import Monitor
 
 __all__ = ["State", "Stateful"]
 
@@ -37,15 +42,32 @@ class Stateful(Protocol):
         """Takes over a state."""
 
 
+class _Part(Protocol):
+    """A part of the state that takes over another worker's."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+_ROLLBACK = 1 << 40
+"""By which a rollback raises the version: more than a training has steps."""
+
+
 class State:
     """The model, its optimizer and how far training has come."""
 
     def __init__(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, others: Mapping[str, Stateful], plan: Plan
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        others: Mapping[str, Stateful],
+        plan: Plan,
+        learning: Learning,
+        monitor: Monitor,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.plan = plan
+        self.learning = learning
         self.lineage = ledger.genesis(seed=plan.seed, size=plan.size, batch=plan.batch, epochs=plan.epochs)
         """Digest of all attempts that led here (`elastic.ledger`)."""
         self.steps = 0
@@ -53,10 +75,15 @@ class State:
         self.cursor = Cursor()
         self.metrics: dict[str, float] = {}
         """The latest values logged."""
+        self._logged: dict[str, int] = {}
         self.history = History()
         self.noise = NoiseScale()
         self.trend = Trend()
         self.pace = Pace()
+        self.watch = Watch(monitor)
+        self.evaluations = Evaluations(monitor.evaluate)
+        self.stopped_early = ""
+        """Why nothing more is to be committed before all epochs are; empty otherwise."""
         self._others = dict(others)
 
     @property
@@ -72,14 +99,31 @@ class State:
     @property
     def finished(self) -> bool:
         """Whether nothing is left to commit."""
-        return self.plan.finished(self.cursor)
+        return bool(self.stopped_early) or self.plan.finished(self.cursor)
+
+    @property
+    def version(self) -> int:
+        """Grows with each step and each rollback: whoever has the lower one takes the other's state."""
+        return self.watch.measures.rollbacks * _ROLLBACK + self.steps
 
     def committed(
-        self, attempt: Attempt, lineage: str, rows: Sequence[Row], total: Total | None, *, batch: int, at: float
+        self,
+        attempt: Attempt,
+        lineage: str,
+        rows: Sequence[Row],
+        total: Total | None,
+        *,
+        first: FirstPart | None,
+        batch: int,
+        at: float,
     ) -> None:
         """Counts a step that all workers have committed, and keeps what it tells."""
-        if total is not None and total.parts:
-            self.noise.add([row.count for row in rows], total.parts, total.whole)
+        if total is not None and total.parts and total.whole is not None:
+            each = len(rows) // len(total.parts)  # one part is of a worker where its processes share the gradient
+            counts = [sum(row.count for row in rows[start : start + each]) for start in range(0, len(rows), each)]
+            self.noise.add(counts, total.parts, total.whole)
+        elif first is not None and total is not None and total.whole is not None:
+            self.noise.add_first(first.count, attempt.count, first.square, total.whole)
         self.steps, self.lineage = attempt.step + 1, lineage
         self.cursor = self.plan.after(self.cursor, attempt.count)
         self.trend.add(sum(row.loss for row in rows))
@@ -87,7 +131,7 @@ class State:
         self.history.commit(
             step=self.steps,
             samples=self.samples,
-            workers=attempt.world,
+            workers=attempt.workers,
             at=at,
             batch=attempt.count if attempt.count == batch else None,
             nodes=len({row.node for row in rows}),
@@ -112,13 +156,31 @@ class State:
             measured=self.history.measured,
             noise_scale=self.noise.samples,
             trend=self.trend.told,
+            watched=self._watched(),
         )
+
+    def _watched(self) -> Watched | None:
+        """What the watch has done; None where that is nothing."""
+        done = self.watch.measures
+        if not (done.rollbacks or done.growth_stopped or done.size or done.lr_factor < 1):
+            return None
+        return Watched(
+            rollbacks=done.rollbacks,
+            lr_factor=done.lr_factor,
+            growth_stopped=done.growth_stopped,
+            size=done.size,
+            size_asked_at=done.size_asked_at,
+        )
+
+    def log(self, values: Mapping[str, float]) -> None:
+        """Notes values of the present state."""
+        self.metrics.update(values)
+        self._logged.update(dict.fromkeys(values, self.steps))
 
     def about(self, *, final: bool = False) -> dict[str, Any]:
         """What a manifest says of it; that of the final model also which samples were due more often than others."""
         order = self.plan.order
         due = order.due(self.plan.seed, self.plan.epochs) if final and order is not None else None
-        told = {} if due is None else {"due": due_text(due)}
         return {
             "lineage": self.lineage,
             "step": self.steps,
@@ -128,8 +190,14 @@ class State:
             "batch": self.plan.batch,
             "seed": self.plan.seed,
             "last": self.plan.last,
-            "metrics": self.metrics,
-            **told,
+            "metrics": dict(self.metrics),
+            "logged": dict(self._logged),
+            "cursor": {"epoch": self.cursor.epoch, "position": self.cursor.position},
+            "lr": [float(group["lr"]) for group in self.optimizer.param_groups],
+            "workers": self.history.workers,
+            "changes": [asdict(change) for change in self.history.changes],
+            **({"stopped_early": self.stopped_early} if self.stopped_early else {}),
+            **({} if due is None else {"due": ledger.due_text(due)}),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -148,17 +216,42 @@ class State:
                 "cursor": [self.cursor.epoch, self.cursor.position],
                 "lineage": self.lineage,
                 "metrics": dict(self.metrics),
+                "logged": dict(self._logged),
                 "history": self.history.state_dict(),
                 "noise": self.noise.state_dict(),
                 "trend": self.trend.state_dict(),
                 "pace": self.pace.state_dict(),
+                "watch": self.watch.state_dict(),
+                "evaluations": self.evaluations.state_dict(),
+                "stopped_early": self.stopped_early,
+                "learning": self.learning.state_dict(),
             },
         }
 
+    def warm_start(self, state: dict[str, Any]) -> None:
+        """Takes over another training's model, and of the optimizer and the rest what is there; not how far it came."""
+        own = self.optimizer.state_dict()
+        model, optimizer = shards.fitted(state["model"], state.get("optimizer", own), self.model, self.optimizer)
+        self.model.load_state_dict(model)
+        if "optimizer" in state:
+            self.optimizer.load_state_dict(optimizer)
+        for name, other in self._others.items():
+            if name in state.get("others", {}):
+                other.load_state_dict(state["others"][name])
+
+    def part(self) -> dict[str, Any]:
+        """What a process of the same rank in another worker needs of it."""
+        return shards.to_local(self.state_dict())  # type: ignore[no-any-return]
+
+    def whole(self) -> dict[str, Any]:
+        """All of it, without shards; the processes of a worker have to ask for it together."""
+        return shards.to_whole(self.state_dict())  # type: ignore[no-any-return]
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over another worker's state, or a checkpoint's."""
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        """Takes over what another worker's process has, or a checkpoint."""
+        model, optimizer = shards.fitted(state["model"], state["optimizer"], self.model, self.optimizer)
+        self.model.load_state_dict(model)
+        self.optimizer.load_state_dict(optimizer)
         for name, other in self._others.items():
             other.load_state_dict(state["others"][name])
         training = state["training"]
@@ -166,7 +259,16 @@ class State:
         # Checkpoints of versions before 0.2 count steps alone, all of one size.
         self.cursor = Cursor(*training["cursor"]) if "cursor" in training else self.plan.after_steps(self.steps)
         self.metrics = dict(training["metrics"])
+        self._logged = dict(training.get("logged", {}))  # not in older checkpoints, as those below
         self.history.load_state_dict(training["history"])
-        for name, part in (("noise", self.noise), ("trend", self.trend), ("pace", self.pace)):
+        self.stopped_early = training.get("stopped_early", "")
+        parts: dict[str, _Part] = {"noise": self.noise, "trend": self.trend, "learning": self.learning}
+        parts |= {"watch": self.watch, "evaluations": self.evaluations, "pace": self.pace}
+        for name, part in parts.items():
             if name in training:  # not in older checkpoints
                 part.load_state_dict(training[name])
+
+    def take_over(self, state: dict[str, Any]) -> None:
+        """Takes over another worker's present state; its clock may differ from this one's."""
+        self.load_state_dict(state)
+        self.history.shift(time.time() - state["training"]["history"]["told_at"])

@@ -6,20 +6,18 @@ import json
 import os
 import secrets
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
-from kfp_volcano.elastic.sharding import Plan
 from kfp_volcano.errors import KfpVolcanoError, Problem, SpecError
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.codec import typed
 from kfp_volcano.schemas.training_job import RuntimeSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
-
-    from kfp_volcano.elastic.sharding import Last, Order
 
 __all__ = ["Surroundings", "cpu_share", "end_script_with_exit_code"]
 
@@ -39,6 +37,10 @@ class Surroundings:
     """8 hex digits that no other process of the Job has."""
     coordinator: str | None
     """Host of the Job's coordinator; None outside a Job: the process trains alone."""
+    rank: int = 0
+    """This process' among those of its worker."""
+    processes: int = 1
+    """How many processes its worker has."""
     job_dir: Path | None
     """Where checkpoints, ledgers and the final model go; None: nowhere."""
     settings: RuntimeSettings
@@ -47,25 +49,6 @@ class Surroundings:
     def owner(self) -> str:
         """A name for files of this process alone."""
         return f"{self.pod}-{self.incarnation}"
-
-    def plan(
-        self, *, size: int | None, batch: int | None, epochs: int, seed: int, last: Last, order: Order | None
-    ) -> Plan:
-        """The plan of the data; `batch` is used where the Job's spec names none, `size` where there is no order.
-
-        Raises SpecError with every problem: numbers below their least, a batch or a size that nobody names.
-        """
-        chosen = self.settings.batch if self.settings.batch is not None else batch
-        samples = order.size if size is None and order is not None else size
-        problems = []
-        if chosen is None:
-            remedy = "set elasticity.batch.global in the TrainingJob, or pass batch="
-            problems.append(Problem("batch", "nobody says how many samples a global batch has", remedy))
-        if samples is None:
-            problems.append(Problem("size", "nobody says how many samples there are", "pass size= or order="))
-        if chosen is None or samples is None:
-            raise SpecError(problems, source="training plan")
-        return Plan(size=samples, batch=chosen, epochs=epochs, seed=seed, last=last, order=order)
 
     @classmethod
     def read(cls, environ: Mapping[str, str], *, job_dir: Path | None = None) -> Surroundings:
@@ -88,10 +71,8 @@ class Surroundings:
             problems += _unwritable(folder)
         settings = RuntimeSettings()
         try:
-            given = json.loads(environ.get(names.ENV_ELASTICITY) or "{}")
-            known = {field.name for field in fields(RuntimeSettings)}
-            settings = RuntimeSettings(**{key: value for key, value in given.items() if key in known})
-        except (ValueError, AttributeError) as error:
+            settings = _settings(json.loads(environ.get(names.ENV_ELASTICITY) or "{}"))
+        except (ValueError, TypeError, AttributeError) as error:
             problems.append(Problem(names.ENV_ELASTICITY, f"is not the JSON of RuntimeSettings: {error}"))
         if problems:
             raise SpecError(problems, source="environment")
@@ -101,9 +82,20 @@ class Surroundings:
             node=environ.get(names.ENV_NODE, ""),
             incarnation=secrets.token_hex(4),
             coordinator=coordinator,
+            rank=int(environ.get("LOCAL_RANK", "0")),  # torchrun's, as the next
+            processes=int(environ.get("LOCAL_WORLD_SIZE", "1")),
             job_dir=folder,
             settings=settings,
         )
+
+
+def _settings(given: Mapping[str, Any]) -> RuntimeSettings:
+    """What a newer version added is ignored."""
+    parts: dict[str, Any] = {}
+    for name, kind in get_type_hints(RuntimeSettings).items():
+        if name in given:
+            parts[name] = typed(cast("type[Any]", kind), given[name]) if is_dataclass(kind) else given[name]
+    return RuntimeSettings(**parts)
 
 
 def end_script_with_exit_code() -> None:
@@ -144,7 +136,7 @@ def cpu_share(surroundings: Surroundings, environ: Mapping[str, str]) -> int | N
         quota, period = _CGROUP_CPU.read_text().split()
     except (OSError, ValueError):
         quota, period = "max", "1"
-    if quota != "max":
-        return max(1, int(quota) // int(period))
     # Pods on loopback addresses are processes of one machine without quotas.
-    return 1 if surroundings.address.startswith("127.") else len(os.sched_getaffinity(0))
+    here = 1 if surroundings.address.startswith("127.") else len(os.sched_getaffinity(0))
+    pod = here if quota == "max" else int(quota) // int(period)
+    return max(1, pod // surroundings.processes)

@@ -4,44 +4,49 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.runtime import noise
-from kfp_volcano.elastic.runtime.checkpoints import Checkpoints, Final, copy_to_cpu
+from kfp_volcano.elastic.runtime.accumulation import Accumulation
+from kfp_volcano.elastic.runtime.crew import Crew
+from kfp_volcano.elastic.runtime.dealing import Dealer
+from kfp_volcano.elastic.runtime.evaluation import Evaluation
+from kfp_volcano.elastic.runtime.events import Kind
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
+from kfp_volcano.elastic.runtime.learning import Learning
+from kfp_volcano.elastic.runtime.lookout import Lookout
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
+from kfp_volcano.elastic.runtime.monitor import Monitor
 from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
-from kfp_volcano.elastic.runtime.share import Attempt, Share
+from kfp_volcano.elastic.runtime.saving import saving
+from kfp_volcano.elastic.runtime.shards import sharded
 from kfp_volcano.elastic.runtime.state import State
+from kfp_volcano.elastic.runtime.summing import exchanged, summed
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
-from kfp_volcano.elastic.runtime.wishes import Wishes
-from kfp_volcano.elastic.scaling import scale
-from kfp_volcano.elastic.sharding import apportion, cut
+from kfp_volcano.elastic.runtime.wishes import LEFT, Wishes
+from kfp_volcano.elastic.sharding import Data, samples_of
 from kfp_volcano.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from torch.optim.lr_scheduler import LRScheduler
+
+    from kfp_volcano.elastic.runtime.share import Attempt, Share
     from kfp_volcano.elastic.runtime.state import Stateful
+    from kfp_volcano.elastic.scaling import Rule
     from kfp_volcano.elastic.sharding import Last, Order
+    from kfp_volcano.schemas.batch import Batch
 
-__all__ = ["LEFT", "Training"]
-
-LEFT = 128 + signal.SIGTERM
-"""Exit code of a worker that left an unfinished training: 143, as of any process that a SIGTERM ended.
-
-Not 0: Volcano counts a pod that succeeded towards its task's completion, and a drained node would "complete" the gang
-of an unfinished Job. A pod being deleted is not restarted whatever its code, and one that was only signalled should be.
-"""
+__all__ = ["Training"]
 
 _BACKOFF_S = 0.05
 _FINAL_PATIENCE_S = 10.0
@@ -50,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 class Training:
-    """Iterates over this worker's shares of all global batches that are still to be committed.
+    """Iterates over this process' shares of all global batches that are still to be committed.
 
     All workers run the same script with the same arguments. What they share is the model's and the optimizer's state,
     the cursor and what `state` names; a newcomer takes it from a peer, a restarted Job from the newest checkpoint.
@@ -61,15 +66,22 @@ class Training:
         optimizer: over the parameters whose gradients are summed. Clip gradients in a hook of it
             (`optimizer.register_step_pre_hook`): they are whole only then.
         size: samples in the dataset; needed where there is no `order`.
-        batch: samples in a global batch; the TrainingJob's `elasticity.batch.global` comes before it.
+        batch: samples in a global batch, or all there is to say of it; the TrainingJob's `elasticity.batch` comes
+            before it.
         epochs: how often each sample is fed.
-        lr: learning rate, or a function from samples committed to it; None leaves the optimizer's alone.
+        lr: learning rate at the base batch, a function from samples committed to it, or a scheduler built on the
+            optimizer, which takes a step for each `batch` samples; None leaves the optimizer's as it is.
+        rule: how learning rate and betas follow the batch, a function of its argument alone (`elasticity.batch.rule:
+            custom`).
         seed: fixes the order of the samples, with the epoch.
-        order: which samples an epoch feeds in which order (`kfp_volcano.elastic.sharding`: `blocks` and `Files` for
-            datasets on disk, `Mixture` for classes in proportion); None: each once, shuffled. `size` is its own then.
-        last: what becomes of an epoch's last batch where it is smaller: `keep`, `drop`, or `pad` (see `Share.mean`).
+        order: another than each sample once, shuffled (`elastic.sharding`: `blocks`, `Files`, `Mixture`, `Sequential`).
+        last: what becomes of an epoch's incomplete batch: `keep`, `drop`, or `pad` (see `Share.mean`).
         state: further objects whose state belongs to the training.
         job_dir: where checkpoints, ledgers and the final model go outside a Job; None: nowhere.
+        evaluate: called as `monitor.evaluate` says (by default every epoch), the model in evaluation mode and without
+            gradients; returns metrics by name. Given indices below `evaluation_size` it returns means over these, and
+            the workers share the work; without that size it is given nothing, and the first worker calls it.
+        evaluation_size: samples of the evaluation data.
 
     Raises:
         SpecError: an argument or the environment is wrong. Uncaught, it ends the script with exit code 2.
@@ -82,40 +94,45 @@ class Training:
         *,
         size: int | None = None,
         epochs: int,
-        batch: int | None = None,
+        batch: int | Batch | None = None,
+        lr: float | Callable[[int], float] | LRScheduler | None = None,
+        rule: Rule | None = None,
+        seed: int = 0,
         order: Order | None = None,
         last: Last = "keep",
-        lr: float | Callable[[int], float] | None = None,
-        seed: int = 0,
         state: Mapping[str, Stateful] | None = None,
         job_dir: str | Path | None = None,
+        evaluate: Callable[..., Mapping[str, float]] | None = None,
+        evaluation_size: int | None = None,
     ) -> None:
         try:
-            self._here = Surroundings.read(os.environ, job_dir=None if job_dir is None else Path(job_dir))
-            self._plan = self._here.plan(size=size, batch=batch, epochs=epochs, seed=seed, last=last, order=order)
+            self._here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
+            settings, data = self._here.settings, Data(samples_of(size, order), epochs, seed, last, order)
+            learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, data=data)
+            self._plan, self._sizing = learning.plan, learning.sizing
+            self._crew = Crew(self._here.rank, self._here.processes)
+            self._flat = not sharded(model, optimizer, self._crew.size)
         except SpecError:
             end_script_with_exit_code()
             raise
-        threads = cpu_share(self._here, os.environ)
-        if threads is not None:
+        if (threads := cpu_share(self._here, os.environ)) is not None:
             torch.set_num_threads(threads)
-        self._state = State(model, optimizer, state or {}, self._plan)
-        self._lr = lr
+        self._state = State(model, optimizer, state or {}, self._plan, learning, settings.monitor)
+        self._dealer = Dealer(self._state, settings.sharding, self._crew.size, flat=self._flat)
+        self._parts = Accumulation()
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
-        self._group: Group = Solo()
+        self._group: Group = Solo(self._crew)
         self._journal = Journal(self._here)
         self._reporter: Reporter | None = None
-        self._checkpoints: Checkpoints | None = None
-        self._final: Final | None = None
-        if self._here.job_dir is not None:
-            keep = self._here.settings.checkpoint_keep
-            self._checkpoints = Checkpoints(self._here.job_dir / "checkpoints", keep=keep, owner=self._here.owner)
-            self._final = Final(self._here.job_dir / "final", owner=self._here.owner)
+        self._saving = saving(self._here, self._state, self._crew, sync=self._journal.sync)
+        together = 1 if self._flat else self._crew.size
+        evaluation = Evaluation(evaluate, evaluation_size, together=together)
+        self._monitor = Monitor(self._state, self._here, self._crew, self._journal, self._saving, evaluation)
         self._share: Share | None = None
-        self._saved_at = time.monotonic()
         self._wishes = Wishes()
+        self._lookout = Lookout(self._here, self._state, self._wishes, group=lambda: self._group)
         self._node, self._worker = Row.number_of(self._here.node), Row.number_of(self._here.owner)
-        self._summed_s = self._computed_s = self._given_at = 0.0
+        self._summed_s = self._given_at = 0.0
         # What the last step decided.
         self._must_renew = True
         self._parting = False
@@ -124,13 +141,13 @@ class Training:
 
     @property
     def first(self) -> bool:
-        """Whether this worker is the one that evaluates, logs and prints. Changes when that worker leaves."""
+        """Whether this process is the one that evaluates, logs and prints. Changes when its worker leaves."""
         return self._group.rank == 0
 
     @property
     def workers(self) -> int:
         """How many workers train now."""
-        return self._group.world
+        return self._group.world // self._crew.size
 
     @property
     def steps(self) -> int:
@@ -152,10 +169,12 @@ class Training:
 
         Raises:
             SystemExit: this worker was told to leave (SIGTERM) before the end; with code `LEFT`.
+            TrainingStoppedError: the watch on convergence ended the training.
             OSError: the job folder cannot be written any more.
         """
-        if self._final is not None and self._final.exists():
+        if self._crew.any(self._saving.finished):
             _log.info("the training is finished already: its final model is in %s", self._here.job_dir)
+            self._crew.part()
             return
         with self._wishes.listening():
             self._begin()
@@ -168,25 +187,30 @@ class Training:
     def step(self, loss: torch.Tensor) -> bool:
         """Backward pass, sum over all workers, update. True if the batch counts; else the loop yields it again.
 
+        Of a share that is fed in parts only the last one's call sums and updates; the others return False.
+
         Args:
             loss: the mean over this share's samples, a scalar.
         """
         current, self._share = self._share, None
+        self._lookout.answered()
         if current is None:
             raise RuntimeError("call step(loss) once for each share that the loop yields")
-        attempt = current.attempt
-        weight = attempt.mine / attempt.count
-        torch.autograd.backward(loss if attempt.world == 1 else loss * weight)
-        value = float(loss.detach()) * weight  # on a GPU this waits for the backward pass too
-        self._computed_s = time.perf_counter() - self._given_at
-        current.committed = self._settle(attempt, value)
+        self._saving.computing()
+        self._parts.add(current, loss)
+        if not current.closes:
+            if current.opens and current.attempt.world == 1 and noise.looks(current.attempt.step):
+                self._parts.look(current, self._gradients.square())
+            return False
+        current.committed = self._settle(current.attempt)
         return current.committed
 
     def log(self, **values: float) -> None:
         """Records values of the present state, like the accuracy, for the report and the progress display."""
         plain = {name: float(value) for name, value in values.items()}
-        self._state.metrics.update(plain)
+        self._state.log(plain)
         self._journal.metric(self._state, samples=self.samples, epoch=self.epoch, values=plain)
+        self._saving.logged(plain)
 
     def checkpoint(self) -> None:
         """Asks for a checkpoint after the next step; the first worker writes it. SIGUSR1 does the same."""
@@ -199,14 +223,21 @@ class Training:
         return self._state.finished
 
     @property
+    def _leads(self) -> bool:
+        """Whether this is a process of the first worker, which writes the checkpoints."""
+        return self._group.rank < self._crew.size
+
+    @property
     def _batch(self) -> int:
         """Samples in the global batch of as many workers as there are."""
-        return self._plan.batch
+        return self._sizing.batch(self.workers)
 
     def _shares(self) -> Iterator[Share]:
         while True:
+            self._saving.at_rest(first=self._leads)
+            self._monitor.check()
             not_yet_joined = self._group.rendezvous == ""
-            if not self._finished and (self._parting or (self._wishes.leave and not_yet_joined)):
+            if not self._finished and (self._parting or (not_yet_joined and self._crew.any(self._wishes.leave))):
                 self._leave()
             if self._finished:
                 if self._silent_since is not None:
@@ -218,55 +249,54 @@ class Training:
                     return
                 continue
             if self._finished:
-                self._group.add([torch.zeros(1, device=self._gradients.device)])
+                self._end_together()
                 return
             current = self._next()
             self._state.optimizer.zero_grad(set_to_none=True)
-            if len(current.ids) == 0:
-                self._settle(current.attempt, 0.0)
+            self._parts.begin()
+            if len(current.ids) == 0:  # never where the model is sharded
+                self._settle(current.attempt)
                 continue
-            self._share, self._given_at = current, time.perf_counter()
-            yield current
+            yield from self._parts_of(current)
+
+    def _parts_of(self, current: Share) -> Iterator[Share]:
+        # The processes of a sharded model need each other's passes, and so equally many.
+        share = len(current.ids) if self._flat else max(current.attempt.counts)
+        for part in current.parts(self._sizing.parts(share * self._crew.size)):
+            self._share = part
+            self._lookout.given()
+            yield part
             if self._share is not None:
                 raise RuntimeError("the share was not trained on: call step(loss) in the loop's body")
 
+    def _end_together(self) -> None:
+        """The last thing that workers do together: what the model that came out is like."""
+        device = self._gradients.device
+        exchange = partial(exchanged, group=self._group, crew=self._crew, flat=self._flat, device=device)
+        if self._monitor.last(self._group, exchange) and self._leads:
+            self._saving.now(best=True)
+
     def _renew(self) -> bool:
-        step = -1 if self._stray else self.steps
+        step = -1 if self._stray else self._state.version
         if not self._group.renew(step, patient=not self._finished):
-            if self._wishes.leave and not self._parting:
+            if not self._parting and self._crew.any(self._wishes.leave):
                 self._parting = True
-                self._save(wait=True)  # whoever knew this state may be gone
+                self._saving.now()  # whoever knew this state may be gone
             time.sleep(_BACKOFF_S)
             return False
         self._must_renew = self._stray = False
         return True
 
     def _next(self) -> Share:
-        step, group = self.steps, self._group
-        cursor = self._state.cursor
-        part = cut(self._plan, cursor, self._batch, self._share_out, group.rank)
-        attempt = Attempt(
-            digest=ledger.attempt_digest(self._state.lineage, group.rendezvous, step),
-            step=step,
-            epoch=cursor.epoch,
-            parent=self._state.lineage,
-            world=group.world,
-            rank=group.rank,
-            rendezvous=group.rendezvous,
-            counts=part.counts,
-        )
-        ids = part.ids(self._plan)
-        self._journal.feed(attempt, ids[: attempt.mine])
-        return Share(ids=ids.copy(), padding=part.padding, epoch=attempt.epoch, attempt=attempt, last=part.last)
+        current = self._dealer.deal(self._group, self._state.watch.skips.room(self._state.cursor, self._batch))
+        self._monitor.told(current.attempt)  # an evaluation that is due goes before the step's own work
+        self._journal.feed(current.attempt, current.ids[: current.fed])
+        self._given_at = time.perf_counter()
+        return current
 
-    def _share_out(self, count: int) -> list[int]:
-        world = self._group.world
-        if self._here.settings.sharding == "proportional":
-            return self._state.pace.shares(count, rendezvous=self._group.rendezvous, world=world)
-        return apportion(count, [1.0] * world)
-
-    def _settle(self, attempt: Attempt, loss: float) -> bool:
+    def _settle(self, attempt: Attempt) -> bool:
         """Sums, and commits or discards; decides, as every worker does, what comes next."""
+        loss = self._parts.loss  # on a GPU this waits for the backward pass
         row = Row(
             state=Row.state_of(self._state.lineage),
             flags=self._flags(),
@@ -274,15 +304,18 @@ class Training:
             count=attempt.mine,
             loss=loss,
             node=self._node,
-            summed_s=self._summed_s,
             worker=self._worker,
-            computed_s=self._computed_s,
+            computed_s=time.perf_counter() - self._given_at,
+            summed_s=self._summed_s,
+            noise=Row.noise_of(self._state.noise.scale),
+            **self._monitor.told(attempt),
         )
         began = time.perf_counter()
-        total = self._gradients.total(
-            row.numbers(), attempt.rank, attempt.world, self._group.add, lengths=attempt.step % noise.EVERY == 0
-        )
+        lengths = noise.looks(attempt.step) if attempt.world > 1 else self._parts.first is not None
+        whole, crew = self._state.watch.wants_norm, self._crew
+        total = summed(self._gradients, row.numbers(), self._group, crew, flat=self._flat, lengths=lengths, whole=whole)
         self._summed_s = time.perf_counter() - began
+        self._saving.computed()
         rows = [Row.of(values) for values in total.rows] if total else []
         reason = Row.disagreement(rows, attempt.counts)
         if reason:
@@ -290,20 +323,21 @@ class Training:
             self._discard(attempt, reason)
             return False
         self._group.settle(ok=True)
+        if self._monitor.evaluated(rows, first=self.first) and self._leads:
+            self._saving.now(best=True)
         self._commit(attempt, rows, total)
+        turned = self._monitor.committed(attempt, rows, total)
+        self._lookout.committed(attempt, self._group.rendezvous, rows)
         self._decide(rows)
+        if turned:  # saved soon, so that a restart knows of it
+            self._must_renew, self._parting = True, self._silent_since is not None
+            self._wishes.save = True
         return True
 
     def _flags(self) -> Flag:
-        flags = Flag(0)
-        if self._wishes.leave:
-            flags |= Flag.LEAVING
-        if self._group.rank == 0 and self._group.due():
-            flags |= Flag.RENEW
-        overdue = time.monotonic() - self._saved_at >= self._here.settings.checkpoint_every_s
-        if self._wishes.save or (self._group.rank == 0 and overdue):
-            flags |= Flag.SAVE
-        return flags
+        save = self._saving.overdue(first=self.first)
+        flags = self._wishes.flags(renew=self.first and self._group.due(), save=save)
+        return flags if self._group.holds() else flags | Flag.LOST
 
     def _silent_s(self) -> float:
         return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
@@ -311,10 +345,13 @@ class Training:
     def _commit(self, attempt: Attempt, rows: list[Row], total: Total | None) -> None:
         now, loss = time.time(), sum(row.loss for row in rows)
         samples = self._plan.samples(self._plan.after(self._state.cursor, attempt.count))
-        lineage = self._journal.commit(attempt, loss=loss, samples=samples, at=now)
-        lr = self._set_lr()
-        self._state.optimizer.step()
-        self._state.committed(attempt, lineage, rows, total, batch=self._batch, at=now)
+        lr = self._monitor.lr_factor * self._state.learning.prepare(
+            workers=attempt.workers, samples=self.samples, count=attempt.count, noise_scale=rows[0].noise_scale
+        )
+        lineage = self._journal.commit(attempt, loss=loss, samples=samples, lr=lr, at=now)
+        with self._monitor.rate():
+            self._state.optimizer.step()
+        self._state.committed(attempt, lineage, rows, total, first=self._parts.first, batch=self._batch, at=now)
         if self.first and self._reporter is not None and (self._reporter.due() or self._finished):
             self._reporter.offer(self._state.progress(workers=self.workers, batch=self._batch, loss=loss, lr=lr))
 
@@ -328,68 +365,60 @@ class Training:
 
     def _decide(self, rows: list[Row]) -> None:
         decision = Decision.of(rows, silence_s=SILENCE_S)
-        if Flag.LEAVING in rows[self._group.rank].flags:
+        first = self._group.rank - self._crew.rank
+        if any(Flag.LEAVING in row.flags for row in rows[first : first + self._crew.size]):
+            self._wishes.leave = True
             self._parting = decision.part
             if not decision.part and self._silent_since is None:
                 self._group.fall_silent()
                 self._silent_since = time.monotonic()
+        self._group.parting = decision.leaving
         self._must_renew = decision.renew
         if decision.save:
-            self._saved_at = time.monotonic()
             self._wishes.save = False
-            if self.first:
-                self._save(wait=decision.everyone)
-
-    def _set_lr(self) -> float:
-        if self._lr is not None:
-            base = self._lr(self.samples) if callable(self._lr) else self._lr
-            lr = scale("constant", batch=self._plan.batch, lr=base, workers=self.workers).lr
-            for group in self._state.optimizer.param_groups:
-                group["lr"] = lr
-        return float(self._state.optimizer.param_groups[0]["lr"])
-
-    def _save(self, *, wait: bool) -> None:
-        if self._checkpoints is not None:
-            state = copy_to_cpu(self._state.state_dict())
-            started = self._checkpoints.save(state, self._state.about(), before=self._journal.sync, wait=wait)
-            self._wishes.save = not started
+            self._saving.agreed(everyone_leaves=decision.everyone)
 
     # ------------------------------------------------------------------ begin and end
 
     def _begin(self) -> None:
+        self._monitor.begin()
         here = self._here
-        saved = None if self._checkpoints is None else self._checkpoints.newest()
-        if saved is not None:
-            self._state.load_state_dict(saved)
-            _log.info("going on from the checkpoint after step %d", self.steps)
+        if not self._saving.restore() and self._flat:
+            self._crew.level(self._state.state_dict, self._state.load_state_dict)
         self._journal.start(self._plan, self._state)
         if here.coordinator is not None:
             self._reporter = Reporter(here.coordinator)
             self._group = ReplicaGroup(
+                crew=self._crew,
+                flat=self._flat,
                 coordinator=here.coordinator,
                 address=here.address,
                 name=here.pod,
-                state=self._state.state_dict,
-                load=self._state.load_state_dict,
+                state=self._state.part,
+                load=self._state.take_over,
                 cuda=self._gradients.device.type == "cuda",
                 gone=lambda: self._wishes.leave,
             )
 
     def _leave(self) -> None:
         self._journal.leave(self.steps, "SIGTERM")
-        _log.info("left after step %d", self.steps)
+        self._monitor.events.add(Kind.LEFT, f"left after step {self.steps}, as it was told to")
+        self._crew.part()
         raise SystemExit(LEFT)
 
     def _finish(self) -> None:
         """Leaves the final model behind, once: the first worker writes it, the next one where it does not come."""
         self._group.close()
-        if self._final is not None and not self._final.wait(_FINAL_PATIENCE_S * self._group.rank):
-            self._journal.sync()
-            self._final.write(self._state.model, self._state.about(final=True))
+        self._saving.finish(_FINAL_PATIENCE_S * (self._group.rank // self._crew.size))
         self._journal.leave(self.steps, "finished")
+        self._monitor.events.add(Kind.FINISHED, f"nothing is left to train after step {self.steps}")
+        self._crew.part()
 
     def _release(self) -> None:
         self._group.close()
+        self._saving.close()
+        self._lookout.close()
         if self._reporter is not None:
             self._reporter.close()
         self._journal.close()
+        self._monitor.events.close()

@@ -7,10 +7,19 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.runtime.message import Flag
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Wishes"]
+__all__ = ["LEFT", "Wishes"]
+
+LEFT = 128 + signal.SIGTERM
+"""Exit code of a worker that left an unfinished training: 143, as of any process that a SIGTERM ended.
+
+Not 0: Volcano counts a pod that succeeded towards its task's completion, and a drained node would "complete" the gang
+of an unfinished Job. A pod being deleted is not restarted whatever its code, and one that was only signalled should be.
+"""
 
 
 class Wishes:
@@ -19,6 +28,12 @@ class Wishes:
     def __init__(self) -> None:
         self.leave = False
         self.save = False
+
+    def flags(self, *, renew: bool, save: bool) -> Flag:
+        """What the others are told; a lease that has run out and a checkpoint that is overdue come to it."""
+        flags = Flag.LEAVING if self.leave else Flag(0)
+        flags |= Flag.RENEW if renew else Flag(0)
+        return flags | (Flag.SAVE if save or self.save else Flag(0))
 
     @contextmanager
     def listening(self) -> Iterator[None]:

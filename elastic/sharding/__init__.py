@@ -11,14 +11,15 @@ from __future__ import annotations
 from kfp_volcano.elastic.sharding.cut import Cut, ahead, cut
 from kfp_volcano.elastic.sharding.mixture import Mixture
 from kfp_volcano.elastic.sharding.order import order
-from kfp_volcano.elastic.sharding.orders import Files, Order, Sequential, Shuffled, blocks
+from kfp_volcano.elastic.sharding.orders import Files, Order, Sequential, Shuffled, blocks, samples_of
 from kfp_volcano.elastic.sharding.pace import Pace
-from kfp_volcano.elastic.sharding.plan import Cursor, Last, Plan
+from kfp_volcano.elastic.sharding.plan import Cursor, Data, Last, Plan
 from kfp_volcano.elastic.sharding.shares import apportion, bounds, edges, quotas, share
 
 __all__ = [
     "Cursor",
     "Cut",
+    "Data",
     "Files",
     "Last",
     "Mixture",
@@ -35,5 +36,6 @@ __all__ = [
     "edges",
     "order",
     "quotas",
+    "samples_of",
     "share",
 ]

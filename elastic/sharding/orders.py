@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Files", "Order", "Sequential", "Shuffled", "blocks"]
+__all__ = ["Files", "Order", "Sequential", "Shuffled", "blocks", "samples_of"]
 
 
 class Order(Protocol):
@@ -147,3 +147,14 @@ def blocks(size: int, block: int, *, mixed: int = 1) -> Files:
         raise SpecError([Problem("block", f"{block!r} is not a whole number of at least 1")], source="order of blocks")
     whole, rest = divmod(size, block)
     return Files([block] * whole + [rest] * (rest > 0), mixed=mixed)
+
+
+def samples_of(size: int | None, order: Order | None) -> int:
+    """Samples in an epoch: `size`, or those of the order where only that is given.
+
+    Raises SpecError where nobody says it.
+    """
+    if size is None and order is None:
+        problem = Problem("size", "nobody says how many samples there are", "pass size= or order=")
+        raise SpecError([problem], source="training plan")
+    return order.size if size is None and order is not None else int(size or 0)

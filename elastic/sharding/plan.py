@@ -14,12 +14,27 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.sharding.orders import Order
 
-__all__ = ["Cursor", "Last", "Plan"]
+__all__ = ["Cursor", "Data", "Last", "Plan"]
 
 Last = Literal["keep", "drop", "pad"]
-"""What becomes of an epoch's last batch where it is smaller than the others: `keep` feeds it as it is, `drop` leaves
+"""What becomes of an epoch's last batch where it is smaller than the plan's: `keep` feeds it as it is, `drop` leaves
 its samples out of this epoch (they are others in each, where the order is shuffled), `pad` fills it up with copies that
 have no weight, for code that wants one shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """All of a plan but the batch."""
+
+    size: int
+    epochs: int
+    seed: int = 0
+    last: Last = "keep"
+    order: Order | None = None
+
+    def plan(self, batch: int) -> Plan:
+        """The plan with a batch; raises as it does."""
+        return Plan(size=self.size, batch=batch, epochs=self.epochs, seed=self.seed, last=self.last, order=self.order)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,13 +98,12 @@ class Plan:
         return batch if self.last == "pad" else self.count(cursor, batch)
 
     def after(self, cursor: Cursor, count: int) -> Cursor:
-        """The cursor once a batch of `count` samples is committed.
+        """The cursor once `count` more samples of its epoch are committed.
 
-        With `drop` the epoch ends where less than another such batch is left of it.
+        With `drop` the epoch ends where less than the plan's batch is left of it.
         """
         position = cursor.position + count
-        least = count if self.last == "drop" else 1
-        return Cursor(cursor.epoch, position) if position + least <= self.size else Cursor(cursor.epoch + 1)
+        return Cursor(cursor.epoch, position) if position + self._least <= self.size else Cursor(cursor.epoch + 1)
 
     def finished(self, cursor: Cursor) -> bool:
         """Whether every sample of every epoch is committed."""
@@ -116,5 +130,9 @@ class Plan:
         epoch, index = divmod(steps, self._steps(self.size, self.batch))
         return Cursor(epoch, index * self.batch)
 
+    @property
+    def _least(self) -> int:
+        return self.batch if self.last == "drop" else 1
+
     def _steps(self, count: int, batch: int) -> int:
-        return max(1, count // batch) if self.last == "drop" else -(-count // batch)
+        return max(1, (count - self._least) // batch + 1)

@@ -17,6 +17,7 @@ import click
 
 from kfp_volcano.cli_autoscaler import autoscaler
 from kfp_volcano.cli_backend import pairs
+from kfp_volcano.cli_check_script import check_script
 from kfp_volcano.cli_convert import convert
 from kfp_volcano.cli_doctor import doctor
 from kfp_volcano.cli_hand import hold, release, resize
@@ -29,6 +30,7 @@ from kfp_volcano.cli_reap import reap
 from kfp_volcano.cli_runs import submit
 from kfp_volcano.cli_schedules import schedule
 from kfp_volcano.cli_top import top
+from kfp_volcano.cli_trace import trace
 from kfp_volcano.errors import KfpVolcanoError, SpecError
 from kfp_volcano.reading import read_document
 from kfp_volcano.version import __version__
@@ -78,9 +80,11 @@ def main() -> None:
     Only compile it for one:         kfp-volcano compile pipeline.py -o pipeline.yaml
     Train without a pipeline:        kfp-volcano jobs submit job.yaml
     What goes on in the queues:      kfp-volcano top
+    The story of a Job:              kfp-volcano trace NAMESPACE/JOB
     Another size for a Job:          kfp-volcano resize vision/resnet-1a2b3c4d --workers 6 --for 2h
     Queues of departments and teams: kfp-volcano queues plan tree.yaml
     Pools of shared GPUs:            kfp-volcano pools plan pools.yaml
+    Is a training script elastic:    kfp-volcano check-script train.py
 
     \b
     Exit codes: 0 done · 1 the training failed · 2 wrong use or input ·
@@ -88,6 +92,7 @@ def main() -> None:
     """
 
 
+main.add_command(check_script)
 main.add_command(convert)
 spec_argument = click.argument("spec", type=click.Path(path_type=Path))
 pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path))
@@ -269,6 +274,7 @@ main.add_command(jobs)
 main.add_command(queues)
 main.add_command(pools)
 main.add_command(top)
+main.add_command(trace)
 main.add_command(resize)
 main.add_command(hold)
 main.add_command(release)

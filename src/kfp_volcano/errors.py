@@ -39,6 +39,7 @@ __all__ = [
     "Problem",
     "ResizeError",
     "SpecError",
+    "TrainingStoppedError",
     "UnavailableError",
 ]
 
@@ -87,6 +88,10 @@ class JobError(KfpVolcanoError):
 
 class JobFailedError(JobError):
     """The Job ended without success; the message names the first failing container."""
+
+
+class TrainingStoppedError(JobError):
+    """The watch on convergence ended the training: it would not come to anything, or the spec says so."""
 
 
 class ResizeError(KfpVolcanoError):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.sharding import Cursor, Mixture, Plan, share
-from kfp_volcano.elastic.tally import due_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +77,46 @@ class Run:
                 ),
             )
         self.lineage, self.step, self.cursor = after, step + 1, plan.after(self.cursor, len(batch))
+
+    def roll_back(self, to: tuple[str, int, Cursor], world: int) -> None:
+        """All workers go back to an earlier state."""
+        parent, from_step = self.lineage, self.step
+        back, self.step, self.cursor = to
+        self.lineage = ledger.rollback_digest(parent, back)
+        for rank in range(world):
+            self.write(
+                rank,
+                ledger.Rollback(
+                    step=self.step,
+                    from_step=from_step,
+                    parent=parent,
+                    to=back,
+                    lineage=self.lineage,
+                    time=self.clock,
+                    reason="the loss leapt up",
+                ),
+            )
+
+    def skip(self, count: int, world: int) -> None:
+        """The next samples are passed over."""
+        ids = self.plan.ids(self.cursor, count)
+        samples = self.plan.samples(self.plan.after(self.cursor, len(ids)))
+        after = ledger.skip_digest(self.lineage, self.cursor.epoch, samples)
+        for rank in range(world):
+            self.write(
+                rank,
+                ledger.Skip(
+                    step=self.step,
+                    epoch=self.cursor.epoch,
+                    parent=self.lineage,
+                    lineage=after,
+                    ids=ids.tolist(),
+                    samples=samples,
+                    time=self.clock,
+                    reason="they led to a fault",
+                ),
+            )
+        self.lineage, self.cursor = after, self.plan.after(self.cursor, len(ids))
 
     def manifest(self) -> dict[str, Any]:
         plan = self.plan
@@ -271,6 +310,71 @@ def test_metrics_of_abandoned_branches_do_not_show() -> None:
     assert [entry.values for entry in run.audit().metrics] == [{"accuracy": 0.9}]
 
 
+@given(plans, st.lists(st.sampled_from(["step", "save", "back", "skip"]), max_size=40), st.integers(1, 3))
+def test_rollbacks_and_skips_are_no_loss_and_no_repetition(plan: Plan, does: list[str], world: int) -> None:
+    """Whatever was taken back, the final weights saw every sample once, but those that were passed over and say so."""
+    run = Run(plan)
+    saved = [(run.lineage, run.step, run.cursor)]
+    for what in does:
+        if plan.finished(run.cursor):
+            break
+        if what == "step":
+            run.attempt(world)
+        elif what == "save":
+            saved.append((run.lineage, run.step, run.cursor))
+        elif what == "back":
+            run.roll_back(saved[len(saved) // 2], world)
+        else:
+            run.skip(3, world)
+    while not plan.finished(run.cursor):
+        run.attempt(world)
+    audit = run.audit()
+    assert audit.problems == ()
+    assert (audit.duplicates, audit.missing) == (0, 0)
+    assert audit.samples_seen == audit.samples_expected == plan.size * plan.epochs - audit.skipped
+    assert audit.steps_lost(0.0, 1e9) == sum(not lost.taken_back for lost in audit.lost)
+
+
+def test_what_a_rollback_took_back_is_told_apart_from_what_was_lost() -> None:
+    """Steps that counted until then are no cost of a resize at that time."""
+    run = Run(PLAN)
+    run.attempt(2)
+    saved = run.lineage, run.step, run.cursor
+    run.attempt(2)
+    run.attempt(2, commit=False)
+    run.roll_back(saved, 2)
+    while not PLAN.finished(run.cursor):
+        run.attempt(2)
+    audit = run.audit()
+    assert [lost.taken_back for lost in audit.lost] == [True, False]
+    assert audit.steps_lost(0.0, 1e9) == 1
+    assert [(each.step, each.from_step) for each in audit.rollbacks] == [(1, 2)]
+
+
+def test_a_forged_rollback_is_found() -> None:
+    """Its digest follows from where it came from and where it went."""
+    run = Run(PLAN)
+    run.attempt(1)
+    run.roll_back((run.lineage, run.step, run.cursor), 1)
+    run.files["w-0.jsonl"][-1] = run.files["w-0.jsonl"][-1].replace(run.lineage, "0" * 32)
+    run.lineage = "0" * 32
+    while not PLAN.finished(run.cursor):
+        run.attempt(1)
+    assert "rollback" in str(run.audit().problems[0])
+
+
+def test_a_training_that_stopped_early_misses_nothing_of_what_was_due() -> None:
+    """What comes after is not missing; a sample before that was not fed is."""
+    run = Run(PLAN)
+    for _ in range(6):
+        run.attempt(2)
+    manifest = {**run.manifest(), "samples": PLAN.samples(run.cursor), "stopped_early": "no better"}
+    audit = ledger.audit(run.files, manifest, expected=due(PLAN))
+    assert (audit.problems, audit.duplicates, audit.missing) == ((), 0, 0)
+    assert audit.samples_expected == audit.samples_seen == 37 + 8
+    assert ledger.audit(run.files, {**manifest, "samples": 60}).missing == 60 - 45
+
+
 def test_what_is_dropped_is_not_missing() -> None:
     """Where an epoch's incomplete batch is left out, that is said; without the manifest's word it is missing."""
     plan = replace(PLAN, last="drop")
@@ -282,16 +386,33 @@ def test_what_is_dropped_is_not_missing() -> None:
     assert silent.missing == plan.epochs * (plan.size % plan.batch) > 0
 
 
+@given(st.lists(st.sampled_from(["step", "skip"]), max_size=12), st.integers(1, 9))
+def test_what_is_passed_over_may_be_followed_by_what_is_dropped(does: list[str], count: int) -> None:
+    """A piece that is passed over up to an epoch's incomplete batch leaves that one dropped."""
+    plan = replace(PLAN, last="drop")
+    run = Run(plan)
+    for what in does:
+        if what == "step" and not plan.finished(run.cursor):
+            run.attempt(2)
+        elif not plan.finished(run.cursor):
+            run.skip(count, 2)
+    while not plan.finished(run.cursor):
+        run.attempt(2)
+    audit = run.audit()
+    assert (audit.duplicates, audit.missing, audit.problems) == (0, 0, ())
+    assert audit.samples_seen == audit.samples_expected
+
+
 def test_samples_due_more_often_are_no_duplicates() -> None:
     """Classes in proportion: the verdict is on how often each sample is due in all of the training."""
     mixture = Mixture([0] * 30 + [1] * 3, {0: 1, 1: 1}, size=40)
     plan = Plan(size=40, batch=8, epochs=2, order=mixture)
     run = trained(plan, [2, 3])
-    due = mixture.due(0, 2)
-    audit = run.audit(due=due_text(due))
+    wanted = mixture.due(0, 2)
+    audit = run.audit(due=ledger.due_text(wanted))
     assert (audit.duplicates, audit.missing, audit.problems) == (0, 0, ())
     assert (audit.samples_expected, audit.samples_seen) == (80, 80)
-    due[0] += 1
-    due[32] -= 2
-    other = run.audit(due=due_text(due))
+    wanted[0] += 1
+    wanted[32] -= 2
+    other = run.audit(due=ledger.due_text(wanted))
     assert (other.duplicates, other.missing) == (2, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import json
 import re
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from kfp_volcano.schemas import pods, records, training_job
+from kfp_volcano.schemas import events, monitor, pods, records, training_job
 from kfp_volcano.schemas.codec import wire_key
 from kfp_volcano.schemas.quantities import duration
 from kfp_volcano.schemas.structure import child_rule, deviations, load_schema, resolve
@@ -35,6 +36,7 @@ RECORDS = {
     "hold": records.Hold,
     "moves": records.Move,
     "classes": records.ClassChange,
+    "event": events.Event,
     "unfit": records.Unfit,
 }
 FILLED_IN = {"profile"}
@@ -62,8 +64,8 @@ def json_types(hint):
     if typing.get_origin(hint) is typing.Literal:
         return {"string"}, set(typing.get_args(hint))
     origin = typing.get_origin(hint) or hint
-    if issubclass(origin, records.Phase):
-        return {"string"}, {phase.value for phase in records.Phase}
+    if issubclass(origin, enum.Enum):
+        return {"string"}, {member.value for member in origin}
     if dataclasses.is_dataclass(origin) or origin is dict:
         return {"object"}, set()
     return {{str: "string", bool: "boolean", int: "integer", float: "number", tuple: "array"}[origin]}, set()
@@ -229,6 +231,13 @@ def at(*path):
         (training_job.Data, [at("spec", "data")]),
         (training_job.Checkpoint, [at("spec", "checkpoint")]),
         (training_job.Faults, [at("spec", "faults")]),
+        (monitor.Monitor, [at("spec", "monitor")]),
+        (monitor.Spike, [at("spec", "monitor", "loss"), at("spec", "monitor", "gradient")]),
+        (monitor.SlowDown, [at("spec", "monitor", "slowdown")]),
+        (monitor.Rollback, [at("spec", "monitor", "rollback")]),
+        (monitor.Evaluate, [at("spec", "monitor", "evaluate")]),
+        (monitor.EarlyStop, [at("spec", "monitor", "evaluate", "earlyStop")]),
+        (training_job.Straggler, [at("spec", "faults", "straggler")]),
         (training_job.Mpi, [at("spec", "mpi")]),
         (training_job.Agent, [at("spec", "elasticity", "agent")]),
         (training_job.Coordinator, [at("spec", "elasticity", "coordinator")]),

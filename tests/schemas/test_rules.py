@@ -24,6 +24,7 @@ def problems(text, **metadata):
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NO_VALUES = "{nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In}]}]}"
 WORKER = "roles: {worker: {replicas: 2}}"
+LIVE = "elasticity: {strategy: live}, checkpoint: {volume: c}"
 
 
 def patched(pod, *more):
@@ -50,9 +51,33 @@ def patched(pod, *more):
             "pytorch or ray",
         ),
         (
-            f"{{elasticity: {{strategy: restart}}, data: {{sharding: proportional}}, {WORKER}}}",
+            f"{{framework: custom, elasticity: {{strategy: restart}}, data: {{sharding: proportional}}, {WORKER}}}",
             "data.sharding",
             "is for strategy live, not restart",
+        ),
+        # the watch
+        (
+            f"{{framework: tensorflow, monitor: {{lowerLR: 0.1}}, {WORKER}}}",
+            "monitor",
+            "is for strategy live, not fixed",
+        ),
+        (
+            f"{{framework: pytorch, {WORKER}, {LIVE}, monitor: {{evaluate: {{epochs: 1, steps: 9}}}}}}",
+            "monitor.evaluate.steps",
+            "cannot stand beside epochs",
+        ),
+        (
+            f"{{framework: pytorch, {WORKER}, {LIVE}, monitor: {{evaluate: {{earlyStop: {{}}}}}}}}",
+            "monitor.evaluate.metric",
+            "earlyStop goes by it",
+        ),
+        # the batch
+        (f"{{elasticity: {{batch: {{global: 8, perWorker: 2}}}}, {WORKER}}}", "elasticity.batch.perWorker", "linear"),
+        (f"{{elasticity: {{batch: {{rule: linear}}}}, {WORKER}}}", "elasticity.batch.perWorker", "is missing"),
+        (
+            f"{{elasticity: {{batch: {{rule: sqrt, perWorker: 4, min: 9, max: 8}}}}, {WORKER}}}",
+            "elasticity.batch.min",
+            "at most 8",
         ),
         # the gang
         ("roles: {worker: {replicas: 2, min: 3}}", "roles.worker.min", "more than replicas 2"),
@@ -237,6 +262,9 @@ def patched(pod, *more):
             "strategy: restart",
         ),
         (f"{{faults: {{pending: {{after: 0s}}}}, {WORKER}}}", "faults.pending.after", "at least 1s"),
+        (f"{{faults: {{hang: 10ms}}, {WORKER}}}", "faults.hang", "at least 1s"),
+        (f"{{elasticity: {{strategy: restart}}, faults: {{hang: 1m}}, {WORKER}}}", "faults.hang", "live"),
+        (f"{{elasticity: {{strategy: restart}}, faults: {{straggler: {{}}}}, {WORKER}}}", "faults.straggler", "live"),
     ],
 )
 def test_each_rule_is_told_at_its_place(text, where, words):

@@ -13,6 +13,7 @@ from kfp_volcano.errors import JobFailedError
 from kfp_volcano.schemas.names import MOUNT_PATH
 from kfp_volcano.volcano.launcher.folder import final_manifest, job_folder, ledger_lines, timeline, training_job_of
 from kfp_volcano.volcano.launcher.result import build_result
+from kfp_volcano.volcano.launcher.trace import as_json, event_lines, trace
 
 if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
@@ -85,6 +86,7 @@ def gather(cluster: Cluster, job: Manifest, *, started_at: float, ended_at: floa
         manifest=manifest,
         started_at=started_at,
         ended_at=ended_at,
+        trace=as_json(trace(job["metadata"].get("annotations") or {}, event_lines(folder), lines)),
     )
 
 

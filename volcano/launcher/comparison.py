@@ -16,7 +16,18 @@ from scipy import stats
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["LEAST", "LEVEL", "Comparison", "Difference", "Ended", "Measure", "arms_of", "comparisons", "ended_of"]
+__all__ = [
+    "LEAST",
+    "LEVEL",
+    "Comparison",
+    "Difference",
+    "Ended",
+    "Measure",
+    "arms_of",
+    "comparisons",
+    "ended_of",
+    "measured",
+]
 
 LEVEL = 0.95
 """Of all intervals of an experiment's measure together."""
@@ -150,7 +161,7 @@ def _comparison(name: str, ends: Sequence[Ended]) -> Comparison:
         experiment=name,
         arms={arm: (len(done[arm]), len(those) - len(done[arm])) for arm, those in arms.items()},
         measures={
-            measure: {arm: _measure(found) for arm, found in by_arm.items()} for measure, by_arm in values.items()
+            measure: {arm: measured(found) for arm, found in by_arm.items()} for measure, by_arm in values.items()
         },
         differences={
             measure: tuple(_difference(arm, by_arm[first], by_arm[arm], level) for arm in by_arm if arm != first)
@@ -161,7 +172,8 @@ def _comparison(name: str, ends: Sequence[Ended]) -> Comparison:
     )
 
 
-def _measure(values: Sequence[float]) -> Measure:
+def measured(values: Sequence[float]) -> Measure:
+    """The mean of values, and the interval that it lies in by `LEVEL`."""
     n = len(values)
     mean = sum(values) / n if n else None
     if mean is None or n < 2:  # noqa: PLR2004 - one value does not vary

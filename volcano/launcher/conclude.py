@@ -49,8 +49,9 @@ def conclude(
 
 def _keep(folder: Path, out: Path) -> None:
     """Leave what the figures were computed from beside them."""
-    if (folder / "ledger").exists():
-        shutil.copytree(folder / "ledger", out / "ledger", dirs_exist_ok=True)
+    for part in ("ledger", "events"):
+        if (folder / part).exists():
+            shutil.copytree(folder / part, out / part, dirs_exist_ok=True)
     if (folder / "queue.jsonl").exists():
         shutil.copy(folder / "queue.jsonl", out / "queue.jsonl")
 

@@ -244,5 +244,16 @@ def describe_progress(progress: Progress) -> str:
     metrics = "".join(f"  {name} {value:.4g}" for name, value in sorted(progress.metrics.items()))
     return (
         f"step {progress.step}/{progress.total_steps}  epoch {progress.epoch}  loss {loss}  "
-        f"{progress.workers} workers  {progress.throughput:.0f} samples/s{metrics}"
+        f"{progress.workers} workers  {progress.throughput:.0f} samples/s{metrics}{_watched(progress)}"
     )
+
+
+def _watched(progress: Progress) -> str:
+    """What the training's watch has done, where that is something."""
+    done = progress.watched
+    if done is None:
+        return ""
+    told = [f"rolled back {done.rollbacks}x" if done.rollbacks else ""]
+    told += [f"learning rate x {done.lr_factor:g}" if done.lr_factor != 1 else ""]
+    told += ["asks for no more workers" if done.growth_stopped else ""]
+    return "".join(f"  {each}" for each in told if each)

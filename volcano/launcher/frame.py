@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from kfp_volcano.volcano.launcher.story import clock
+from kfp_volcano.volcano.launcher.story import SEEN, clock, watched
 from kfp_volcano.volcano.launcher.svg import Colour
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment to point out: a resize by its number, an interruption by a letter."""
+    """A moment to point out: a resize by its number, an interruption by a letter, what the watch saw by `!`."""
 
     label: str
     time: float
@@ -53,9 +53,11 @@ def marks(result: dict[str, Any]) -> list[Mark]:
         Mark(str(number), resize["patched_at"] or resize["requested_at"], planned=True)
         for number, resize in enumerate(result["resizes"], start=1)
     ]
-    return resizes + [
+    interruptions = [
         Mark(letter(index), change["time"], planned=False) for index, change in enumerate(result["interruptions"] or [])
     ]
+    seen = [Mark("!", entry["time"], planned=False) for entry in watched(result) if entry["kind"] in SEEN]
+    return resizes + interruptions + seen
 
 
 def letter(index: int) -> str:

@@ -38,7 +38,7 @@ class Trained(Protocol):
         """When it was first committed, Unix seconds."""
 
     @property
-    def world(self) -> int:
+    def workers(self) -> int:
         """Workers that took part."""
 
 
@@ -106,8 +106,8 @@ def interruptions(
         found.append(
             Interruption(
                 time=steps[index].time,
-                from_workers=steps[index - 1].world,
-                to_workers=steps[index].world,
+                from_workers=steps[index - 1].workers,
+                to_workers=steps[index].workers,
                 cost=_cost(steps, index - 1, min(index + SETTLE_STEPS, end), lost_at),
             )
         )
@@ -115,13 +115,13 @@ def interruptions(
 
 
 def _changes(steps: Sequence[Trained]) -> list[int]:
-    return [index for index in range(1, len(steps)) if steps[index].world != steps[index - 1].world]
+    return [index for index in range(1, len(steps)) if steps[index].workers != steps[index - 1].workers]
 
 
 def _arrival(steps: Sequence[Trained], changes: Iterable[int], initial: int) -> list[int]:
     arrived = []
     for index in changes:
-        if not steps[index - 1].world < steps[index].world <= initial:
+        if not steps[index - 1].workers < steps[index].workers <= initial:
             break
         arrived.append(index)
     return arrived
@@ -140,14 +140,14 @@ def _window(
     """The window of a resize that was patched after step `first`; the next one was after step `limit`."""
     limit = max(first, limit)
     way = 1 if resize.to_workers > resize.from_workers else -1
-    after = [i for i in range(first + 1, limit + 1) if (steps[i].world - steps[i - 1].world) * way > 0]
-    reached = next((i for i in after if steps[i].world == resize.to_workers), None)
+    after = [i for i in range(first + 1, limit + 1) if (steps[i].workers - steps[i - 1].workers) * way > 0]
+    reached = next((i for i in after if steps[i].workers == resize.to_workers), None)
     if reached is not None:
         return _Window(first, min(reached + SETTLE_STEPS, limit), tuple(i for i in after if i <= reached))
     # Reclaim takes the surplus of a Job before anybody patches it: then the change lies between request and patch.
     asked = _last_before(times, resize.requested_at)
     earlier = next(
-        (i for i in range(first, asked, -1) if steps[i].world == resize.to_workers != steps[i - 1].world), None
+        (i for i in range(first, asked, -1) if steps[i].workers == resize.to_workers != steps[i - 1].workers), None
     )
     change = earlier if earlier is not None else next(iter(after), None)
     if change is None:

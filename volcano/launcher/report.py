@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kfp_volcano.volcano.launcher.charts import charts
 from kfp_volcano.volcano.launcher.frame import letter
 from kfp_volcano.volcano.launcher.pauses import SETTLE_STEPS
-from kfp_volcano.volcano.launcher.story import clock, duration, exact, lasting, story, succeeded
+from kfp_volcano.volcano.launcher.story import clock, duration, exact, lasting, story, succeeded, watched
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +34,7 @@ def render_report(result: dict[str, Any]) -> str:
         .render(
             result=result,
             story=story(result),
+            watched=watched(result),
             succeeded=succeeded(result),
             exact=exact(result),
             charts=charts(result),

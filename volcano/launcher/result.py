@@ -15,6 +15,7 @@ from kfp_volcano.schemas import names
 from kfp_volcano.schemas.records import Owner, ResizeOutcome, StepRecord, parse, parse_list
 from kfp_volcano.volcano.launcher import pauses
 from kfp_volcano.volcano.launcher import timeline as queue_timeline
+from kfp_volcano.volcano.launcher.batches import batches
 from kfp_volcano.volcano.manifests.status import JobState, job_state
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def build_result(
     manifest: Mapping[str, Any] | None,
     started_at: float,
     ended_at: float,
+    trace: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """The figures of a run, for a training that ended well or badly.
 
@@ -49,6 +51,7 @@ def build_result(
         manifest: `final/manifest.json`; None or empty where training did not end.
         started_at: When the run began, Unix seconds.
         ended_at: When the run ended, Unix seconds.
+        trace: The story of the Job (`launcher.trace`).
 
     Returns:
         A JSON object that `schemas/json/result.v1.schema.json` describes.
@@ -83,6 +86,7 @@ def build_result(
         "other_gang": gangs[0] if gangs else None,
         "other_gangs": gangs,
         "gpus": queue_timeline.gpus(lines) if lines else None,
+        "trace": list(trace),
         "problems": [str(problem) for problem in audit.problems] if audit else [],
         "notes": _notes(audit, lines, final),
     }
@@ -107,7 +111,7 @@ def _initial_workers(job: Manifest, annotations: Mapping[str, str]) -> int:
 
 
 def _samples(audit: Audit | None) -> dict[str, Any]:
-    fields = ("samples_expected", "samples_seen", "duplicates", "missing", "batches_sha256")
+    fields = ("samples_expected", "samples_seen", "duplicates", "missing", "skipped", "batches_sha256")
     return {field: getattr(audit, field) if audit else None for field in fields}
 
 
@@ -117,6 +121,7 @@ def _training(audit: Audit | None, annotations: Mapping[str, str], *, initial: i
     if audit is None:
         return {
             "loss": None,
+            "batches": None,
             "metrics": None,
             "throughput": None,
             "progress": None,
@@ -131,6 +136,7 @@ def _training(audit: Audit | None, annotations: Mapping[str, str], *, initial: i
     windows = _throughput_windows([(commit.time, commit.samples) for commit in audit.commits])
     return {
         "loss": _points(audit.losses),
+        "batches": batches(audit.commits),
         "metrics": _metrics(audit),
         "throughput": [[samples, rate] for _, samples, rate in windows],
         "progress": [[time, samples] for time, samples, _ in windows],
@@ -175,7 +181,7 @@ def _workers(audit: Audit | None, lines: Sequence[dict[str, Any]], key: str) -> 
     """Workers over time as the training counted them, else as the queue saw them."""
     if audit and audit.commits:
         last = audit.commits[-1]
-        return [*queue_timeline.steps_of((c.time, c.world) for c in audit.commits), [last.time, last.world]]
+        return [*queue_timeline.steps_of((c.time, c.workers) for c in audit.commits), [last.time, last.workers]]
     seen = queue_timeline.workers(lines, key)
     return [*seen, [lines[-1]["time"], seen[-1][1]]] if seen else None
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from kfp_volcano.elastic.policies.policy import Reason
+from kfp_volcano.schemas.events import Kind
 from kfp_volcano.volcano.manifests.status import JobState
 
-__all__ = ["clock", "duration", "exact", "lasting", "story", "succeeded"]
+__all__ = ["SEEN", "clock", "duration", "exact", "lasting", "story", "succeeded", "watched"]
+
+SEEN: set[str] = {Kind.NOT_FINITE, Kind.LOSS_SPIKE, Kind.GRADIENT_SPIKE, Kind.SLOW_DOWN}
+"""Kinds of what the watch on convergence sees."""
+_DONE: set[str] = {
+    *(Kind.ROLLED_BACK, Kind.BATCHES_SKIPPED, Kind.RATE_LOWERED, Kind.GROWTH_STOPPED, Kind.SIZE_ASKED),
+    *(Kind.STOPPED, Kind.STOPPED_EARLY, Kind.RECOVERED, Kind.CHECKPOINT_FAILED),
+}
+"""And of what follows from it."""
 
 _MOST_TOLD = 5
 _CAUSES: dict[str, str] = {
@@ -26,6 +35,7 @@ def story(result: dict[str, Any]) -> list[str]:
         _opening(result),
         _resizes(result),
         *_gangs(result),
+        *_watch(result),
         _samples(result),
         _cost(result),
         _interruptions(result),
@@ -124,11 +134,40 @@ def _gangs(result: dict[str, Any]) -> list[str]:
     return told
 
 
+def _watch(result: dict[str, Any]) -> list[str]:
+    """What training saw go wrong in its own numbers, and did about it."""
+    did = {
+        Kind.ROLLED_BACK: "it went {what}",
+        Kind.RATE_LOWERED: "{what}",
+        Kind.GROWTH_STOPPED: "{what}",
+        Kind.BATCHES_SKIPPED: "{what}",
+        Kind.STOPPED: "{what}",
+    }
+    told: list[str] = []
+    for entry in watched(result):
+        if entry["kind"] in SEEN:
+            told.append(f"Training saw that {entry['what']}")
+        elif entry["kind"] in did and told:
+            told[-1] += f"; {did[Kind(entry['kind'])].format(what=entry['what'])}"
+        elif entry["kind"] == Kind.STOPPED_EARLY:
+            told.append(f"It ended early: {entry['what']}")
+    if len(told) > _MOST_TOLD:
+        return [f"{told[0]}.", f"{len(told) - 1} more things were seen in its numbers."]
+    return [f"{each}." for each in told]
+
+
+def watched(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The entries of the story that come from the watch on convergence, in order."""
+    return [entry for entry in result.get("trace") or () if entry["kind"] in SEEN | _DONE]
+
+
 def _samples(result: dict[str, Any]) -> str:
     if exact(result) is None:
         return ""
     if exact(result):
-        return f"All {result['samples_expected']:,} samples were fed exactly once: none twice, none missed."
+        fed = f"All {result['samples_expected']:,} samples were fed exactly once: none twice, none missed."
+        skipped = result.get("skipped")
+        return f"{fed} {skipped:,} others were passed over on purpose." if skipped else fed
     return (
         f"Of {result['samples_expected']:,} samples to feed, {result['missing']:,} were missed and "
         f"{result['duplicates']:,} fed twice or more."

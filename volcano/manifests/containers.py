@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.codec import plain
+from kfp_volcano.schemas.monitor import Monitor
 from kfp_volcano.schemas.pods import EnvReference
 from kfp_volcano.schemas.training_job import RuntimeSettings
 from kfp_volcano.volcano.manifests import frameworks, scripts
@@ -81,7 +83,7 @@ def _env(job: TrainingJob, role: Role, name: str, task: str) -> list[dict[str, A
         values[names.ENV_COORDINATOR] = names.host_name(name, names.COORDINATOR, 0)
     if job.checkpoint:
         values[names.ENV_JOB_DIR] = f"{names.MOUNT_PATH}/{name}"
-    values[names.ENV_ELASTICITY] = _settings(job)
+    values[names.ENV_ELASTICITY] = _settings(job, name)
     if task == names.COORDINATOR:
         values[names.ENV_POLICIES] = names.POLICIES_PATH
     values |= frameworks.environment(job, role, name)
@@ -91,13 +93,54 @@ def _env(job: TrainingJob, role: Role, name: str, task: str) -> list[dict[str, A
     ]
 
 
-def _settings(job: TrainingJob) -> str:
+_DEFAULTS = RuntimeSettings()
+_SILENT = (
+    "scaling",
+    "workers",
+    "monitor",
+    "checkpoint_url",
+    "checkpoint_best",
+    "checkpoint_best_mode",
+    "checkpoint_from",
+    "hang_s",
+    "straggler_factor",
+    "straggler_window",
+    "straggler_then",
+)
+"""Settings that are written only where they say something."""
+
+
+def _settings(job: TrainingJob, name: str) -> str:
     settings = RuntimeSettings(
-        batch=job.elasticity.batch.size, grace_s=job.elasticity.grace_s, sharding=job.data.sharding
+        batch=job.elasticity.batch.size,
+        scaling=replace(job.elasticity.batch, size=None),
+        workers=None if job.elasticity.batch.rule == "constant" else job.workers.replicas.max,
+        grace_s=job.elasticity.grace_s,
+        monitor=job.monitor or Monitor(),
+        sharding=job.data.sharding,
+        hang_s=job.faults.hang_s,
     )
     if job.checkpoint:
-        settings = replace(settings, checkpoint_every_s=job.checkpoint.every_s, checkpoint_keep=job.checkpoint.keep)
-    return json.dumps({each.name: getattr(settings, each.name) for each in fields(settings)}, separators=(",", ":"))
+        settings = replace(
+            settings,
+            checkpoint_every_s=job.checkpoint.every_s,
+            checkpoint_keep=job.checkpoint.keep,
+            checkpoint_url=f"{job.checkpoint.url.rstrip('/')}/{job.namespace}/{name}" if job.checkpoint.url else None,
+            checkpoint_best=job.checkpoint.best,
+            checkpoint_best_mode=job.checkpoint.best_mode or settings.checkpoint_best_mode,
+            checkpoint_from=job.checkpoint.start,
+        )
+    if slow := job.faults.straggler:
+        settings = replace(
+            settings, straggler_factor=slow.factor, straggler_window=slow.window, straggler_then=slow.then
+        )
+    values = {each.name: getattr(settings, each.name) for each in fields(settings)}
+    plainly = {
+        name: plain(value) if is_dataclass(value) else value
+        for name, value in values.items()
+        if name not in _SILENT or value != getattr(_DEFAULTS, name)
+    }
+    return json.dumps(plainly, separators=(",", ":"))
 
 
 def _value(value: str | EnvReference) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 Hosts are names in DNS that Volcano's svc plugin arranges; ports are fixed. A Job of fixed size knows all of it when it
 is made. With strategy `restart` an agent is the first process of a pod and takes what depends on the size from the
 coordinator. That goes for PyTorch, too: when pods come and go torchrun's own rendezvous waits for those that went, and
-it loses the steps since the last checkpoint.
+it loses the steps since the last checkpoint. With strategy `live` a pod of several processes has a torchrun of its own,
+which knows of no other pod.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ __all__ = [
 
 _LEADERS = ("launcher", "chief", "head", "master")
 _AGENT = ("python", "-m", "kfp_volcano.elastic.agent", "--")
+_STARTER = ("python", "-m", "kfp_volcano.elastic.runtime", "--")
 _COPIED_AGENT = ("python3", f"{names.AGENT_PATH}/{names.AGENT_FILE}", "--")
 _TORCHRUN = ("torchrun", "--no-python")
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
@@ -93,6 +95,8 @@ def environment(job: TrainingJob, role: Role, name: str) -> dict[str, str]:
     match job.framework:
         case "pytorch" if role is job.workers and job.elasticity.strategy != "live":
             return {**common, **_torchrun(job, name)}
+        case "pytorch" if several(job, role):
+            return {**common, **_torchrun_within(job)}
         case "tensorflow" if not coordinated(job):
             return {**common, **_tensorflow(job, role, name)}
         case "mpi":
@@ -122,6 +126,26 @@ def _torchrun(job: TrainingJob, name: str) -> dict[str, str]:
         "PET_RDZV_ENDPOINT": f"{names.host_name(name, names.CORE, 0)}:{names.RENDEZVOUS_PORT}",
         "PET_RDZV_ID": name,
         "PET_LOCAL_ADDR": f"$({names.ENV_POD_IP})",
+    }
+
+
+def several(job: TrainingJob, role: Role) -> bool:
+    """Whether each pod of a role is a worker of several processes of strategy `live`."""
+    live = job.framework == "pytorch" and job.elasticity.strategy == "live"
+    return live and role is job.workers and role.processes > 1
+
+
+def _torchrun_within(job: TrainingJob) -> dict[str, str]:
+    """The settings of a torchrun that starts the processes of one pod."""
+    return {
+        "PET_NPROC_PER_NODE": str(job.workers.processes),
+        "PET_STANDALONE": "1",
+        "PET_LOCAL_ADDR": f"$({names.ENV_POD_IP})",
+        "PET_MAX_RESTARTS": str(job.faults.retries),
+        # A store of torchrun's own outlives its processes, and those of the next start would find the last ones' keys.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(math.ceil(job.elasticity.grace_s)),
+        "GLOO_SOCKET_IFNAME": "lo",  # between processes of the pod alone; the runtime names the pod's address to others
     }
 
 
@@ -172,9 +196,9 @@ def grace_s(job: TrainingJob, role: Role) -> int:
 def unwrapped(words: Sequence[str]) -> tuple[str, ...]:
     """The program that a container's command comes to, behind the agent and what waits or sets up before it."""
     command = tuple(words)
-    for agent in (_AGENT, _COPIED_AGENT):
-        if command[: len(agent)] == agent:
-            command = command[len(agent) :]
+    for starter in (_AGENT, _COPIED_AGENT, _STARTER):
+        if command[: len(starter)] == starter:
+            command = command[len(starter) :]
     return scripts.behind(command)
 
 
@@ -195,10 +219,18 @@ def _started(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[st
             return scripts.ray_head(program, workers=least, **size)
         case "ray", _:
             return scripts.ray_worker(cpus=whole_cpus(role.resources), gpus=whole_gpus(role.resources))
-        case "pytorch", names.WORKER if job.elasticity.strategy != "live" and program:
-            started = _under_torchrun(program)
-            return _under_agent(job, started) if coordinated(job) else scripts.torchrun(started)
+        case "pytorch", names.WORKER if program:
+            return _processes(job, role, program)
     return _under_agent(job, program)
+
+
+def _processes(job: TrainingJob, role: Role, program: tuple[str, ...]) -> tuple[str, ...]:
+    """A worker's program of PyTorch, in as many processes as it has."""
+    itself = program[0].rsplit("/", 1)[-1] == "torchrun" or any(part in _TORCH_MODULES for part in program[:4])
+    if job.elasticity.strategy == "live":
+        return (*_STARTER, *program) if several(job, role) and not itself else program
+    started = program if itself else (*_TORCHRUN, *program)
+    return _under_agent(job, started) if coordinated(job) else scripts.torchrun(started)
 
 
 def _under_agent(job: TrainingJob, program: tuple[str, ...]) -> tuple[str, ...]:
@@ -211,9 +243,3 @@ def copied_agent(job: TrainingJob, role: Role) -> Agent | None:
     """The agent that is copied into a role's pods; None where the role's image has it, or needs none."""
     starts = role in job.roles and command(job, role)[0]
     return job.elasticity.agent if starts and job.elasticity.strategy == "restart" else None
-
-
-def _under_torchrun(program: tuple[str, ...]) -> tuple[str, ...]:
-    """A program started by torchrun, unless it is torchrun."""
-    starts_itself = program[0].rsplit("/", 1)[-1] == "torchrun" or any(part in _TORCH_MODULES for part in program[:4])
-    return program if starts_itself else (*_TORCHRUN, *program)

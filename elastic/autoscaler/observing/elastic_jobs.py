@@ -66,6 +66,7 @@ def elastic_job(job: JobFacts, pods: Collection[PodFacts], table: NodeTable, pri
         measured=_measured(pace, needs, workers, table) if pace else (),
         noise_scale=pace.noise_scale if pace else None,
         diverging=pace is not None and pace.diverging,
+        watched=pace.watched if pace else None,
         resizes=history.resizes,
     )
 

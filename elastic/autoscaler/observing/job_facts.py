@@ -18,7 +18,7 @@ from kfp_volcano.elastic.autoscaler.ranking import base_class, class_changes
 from kfp_volcano.elastic.policies.divergence import diverging
 from kfp_volcano.elastic.policies.snapshot import Resized
 from kfp_volcano.schemas.names import CLASSES, CORE, ELASTIC, HOLD, PROGRESS, REQUEST, RESIZE, SPEC, TEAM_LABEL
-from kfp_volcano.schemas.records import Hold, Measured, Phase, Progress, ResizeOutcome, ResizeRequest
+from kfp_volcano.schemas.records import Hold, Measured, Phase, Progress, ResizeOutcome, ResizeRequest, Watched
 from kfp_volcano.schemas.training_job import Faults  # noqa: TC001 - a type of fields
 from kfp_volcano.volcano.cluster.annotations import annotation
 from kfp_volcano.volcano.manifests.status import JobState, job_state
@@ -72,6 +72,7 @@ class Pace:
     measured: tuple[Measured, ...]
     noise_scale: float | None
     diverging: bool
+    watched: Watched | None
 
     @classmethod
     def of(cls, progress: Progress | None) -> Pace | None:
@@ -90,6 +91,7 @@ class Pace:
             measured=progress.measured,
             noise_scale=progress.noise_scale,
             diverging=diverging(progress.trend),
+            watched=progress.watched,
         )
 
 

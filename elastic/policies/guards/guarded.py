@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from kfp_volcano.elastic.policies.gangs import owed, serve
 from kfp_volcano.elastic.policies.guards.benefit import benefit, nearly_done
 from kfp_volcano.elastic.policies.guards.breaker import stopped
-from kfp_volcano.elastic.policies.guards.convergence import diverging, rolled_back, settled_at
+from kfp_volcano.elastic.policies.guards.convergence import (
+    diverging,
+    fine_until,
+    growth_stopped,
+    rolled_back,
+    settled_at,
+    size_when_fine,
+)
 from kfp_volcano.elastic.policies.guards.pace import (
     budget,
     budget_until,
@@ -43,7 +50,10 @@ __all__ = ["Guarded", "next_change"]
 _DEFAULTS = GuardSettings()
 _BEFORE: tuple[Guard, ...] = (resize_open, held, failed_before, overridden, without_gpus)
 """What not even a stop of the whole queue goes before; strictest first."""
-_AFTER: tuple[Guard, ...] = (unplaced, incomplete, cooldown, budget, diverging, rolled_back, nearly_done, benefit)
+_AFTER: tuple[Guard, ...] = (
+    *(size_when_fine, unplaced, incomplete, cooldown, budget),
+    *(diverging, growth_stopped, rolled_back, nearly_done, benefit),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +201,7 @@ def _ends(snapshot: QueueSnapshot, settings: GuardSettings) -> Iterator[float | 
         yield cooldown_until(job, settings)
         yield budget_until(job, snapshot.at, settings)
         yield settled_at(job, settings)
+        yield fine_until(job, settings)
         if job.waiting_since is not None:
             yield job.waiting_since + settings.place_s
             yield job.waiting_since + settings.reserve_s

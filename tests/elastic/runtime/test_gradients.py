@@ -54,5 +54,5 @@ def test_one_worker_keeps_its_gradients_as_they_are() -> None:
     def refuse(_: list[torch.Tensor]) -> bool:
         raise AssertionError
 
-    assert Gradients([parameter]).total([1.0], 0, 1, refuse, lengths=True) == Total([[1.0]])
+    assert Gradients([parameter]).total([1.0], 0, 1, refuse, lengths=True) == Total([[1.0]], whole=3.0)
     assert parameter.grad is gradient

@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 from kfp_volcano.elastic.runtime import LEFT
 from kfp_volcano.schemas.records import Progress, parse
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kfp_volcano.elastic.ledger import Audit
-
-    from .conftest import Job
+    from live.job import Job
 
 
 def assert_equal(audit: Audit, alone: Audit) -> None:
@@ -55,12 +55,12 @@ def test_joining_and_leaving_costs_no_step(make_job: Callable[..., Job], alone: 
 
 
 def test_a_slow_worker_gets_smaller_shares(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:
-    """Shares that follow the speeds change nothing in what was learned, and a change of workers nothing in that."""
-    job = make_job(epochs=30, pace=0.0)
-    job.start("w-0", sharding="proportional", SLOWNESS=0.002)
-    job.start("w-1", sharding="proportional", SLOWNESS=0.02)
+    """Shares that follow the speeds change nothing in what was learned, nor does a change of workers with them."""
+    job = make_job(epochs=30, pace=0.0, sharding="proportional")
+    job.start("w-0", SLOWNESS=0.002)
+    job.start("w-1", SLOWNESS=0.02)
     job.wait_for_steps(40, world=2)
-    job.start("w-2", sharding="proportional", SLOWNESS=0.002)
+    job.start("w-2", SLOWNESS=0.002)
     job.wait_for_steps(40, world=3)
     job.signal("w-2", signal.SIGTERM)
     assert [job.exit_code(pod) for pod in ("w-0", "w-1", "w-2")] == [0, 0, LEFT]
@@ -123,6 +123,49 @@ def test_all_told_to_leave_stop_at_the_same_step(make_job: Callable[..., Job], a
     assert audit.lost == ()
     manifests = [json.loads(path.read_text()) for path in job.folder.glob("*/manifest.json")]
     assert [manifest["step"] for manifest in manifests] == [len(audit.commits)]
+
+
+def plain_learning_rates(steps: int) -> list[float]:
+    """What the worker's scheduler gives to each step of a loop over batches of one size."""
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=0.01)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=steps)
+    found = []
+    for _ in range(steps):
+        found.append(float(optimizer.param_groups[0]["lr"]))
+        optimizer.step()
+        scheduler.step()
+    return found
+
+
+def test_a_batch_that_follows_the_workers_misses_no_sample(make_job: Callable[..., Job]) -> None:
+    """Its size and its learning rate are those of the workers there are; shares in parts, a kill and a restart too."""
+    scaling = {"rule": "adam-sde", "perWorker": 5, "baseWorkers": 2, "maxPerWorker": 3}
+    job = make_job(epochs=30, scaling=scaling, workers=4)
+    for pod in ("w-0", "w-1"):
+        job.start(pod)
+    job.wait_for_steps(10, world=2)
+    for pod in ("w-2", "w-3"):
+        job.start(pod)
+    job.wait_for_steps(10, world=4)
+    job.kill("w-0")
+    job.wait_for_steps(5, world=3)
+    for pod in ("w-1", "w-2", "w-3"):
+        job.kill(pod)
+    job.start("w-4")
+    assert job.exit_code("w-4") == 0
+    audit = job.audit()
+    assert audit.problems == ()
+    assert (audit.duplicates, audit.missing, audit.samples_seen) == (0, 0, 103 * 30)
+    before, scheduled = 0, plain_learning_rates(11 * 30)
+    for commit in audit.commits:
+        batch, rest = commit.samples - before, 103 - before % 103
+        assert batch == min(5 * commit.world, rest)
+        base = scheduled[before // 103 * 11 + before % 103 // 10]
+        assert commit.lr == pytest.approx(base * (commit.world / 2) ** 0.5, rel=1e-9)
+        before = commit.samples
+    assert {1, 2, 3, 4} == {commit.world for commit in audit.commits} | {1}
+    last = parse(Progress, (job.folder / "reports.jsonl").read_text().splitlines()[-1])
+    assert (last.step, last.batch, last.lr) == (last.total_steps, 5, audit.commits[-1].lr)
 
 
 @pytest.mark.slow

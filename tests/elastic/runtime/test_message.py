@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
+from kfp_volcano.elastic.runtime.message import METRICS, Decision, Flag, Row
 
 SILENCE_S = 0.9
 rows = st.builds(
@@ -20,13 +22,17 @@ rows = st.builds(
     summed_s=st.floats(0, 5, width=32),
     worker=st.integers(0, 2**24 - 1),
     computed_s=st.floats(0, 5, width=32),
+    noise=st.sampled_from([-1.0, 0.0, math.inf]) | st.floats(0, 2**20, width=32),
+    norm=st.floats(-1, 100, width=32),
+    evaluated=st.integers(0, 2**20),
+    metrics=st.tuples(*[st.floats(-1, 1, width=32)] * METRICS),
 )
 
 
 @given(rows)
 def test_a_row_travels_unchanged_in_float32(row: Row) -> None:
     """Summed with the others' zeros in single precision, every number arrives as it left."""
-    total = torch.tensor(row.numbers(), dtype=torch.float32) + torch.zeros(9)
+    total = torch.tensor(row.numbers(), dtype=torch.float32) + torch.zeros(len(row.numbers()))
     assert Row.of(total.tolist()) == row
 
 

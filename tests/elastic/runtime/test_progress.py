@@ -33,6 +33,21 @@ def test_a_change_is_told_with_its_pause_and_what_it_lost() -> None:
     assert newcomer.throughput == pytest.approx(100 / 12.5)
 
 
+def test_a_pause_is_measured_by_one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newcomer whose clock is an hour ahead, or behind, tells the pause that the others saw."""
+    for skew in (-3600.0, 3600.0):
+        history = History()
+        for step in range(10):
+            history.commit(step=step + 1, samples=10 * (step + 1), workers=1, at=1000.0 + step)
+        monkeypatch.setattr("time.time", lambda: 1010.0)
+        told = history.state_dict()
+        newcomer = History()
+        newcomer.load_state_dict(told)
+        newcomer.shift(1010.0 + skew - told["told_at"])
+        newcomer.commit(step=11, samples=110, workers=2, at=1011.5 + skew)
+        assert newcomer.changes[0].pause_s == pytest.approx(1.5)
+
+
 def post(url: str, body: bytes) -> int:
     with urllib.request.urlopen(urllib.request.Request(url, body, method="POST"), timeout=10) as answer:
         return int(answer.status)

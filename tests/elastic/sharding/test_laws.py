@@ -140,7 +140,7 @@ def dropped(run: Run, steps: list[Step], epoch: int) -> int:
     """How many samples an epoch left out by its rule for the last batch."""
     last = [step for step in steps if step.cursor.epoch == epoch][-1]
     left = run.plan.size - last.cursor.position - last.count
-    assert left < last.count
+    assert left < run.plan.batch
     return left
 
 

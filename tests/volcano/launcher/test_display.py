@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
-from kfp_volcano.schemas.records import Phase, Progress, ResizeOutcome, ResizeRequest, StepRecord
+from kfp_volcano.schemas.records import Phase, Progress, ResizeOutcome, ResizeRequest, StepRecord, Watched
 from kfp_volcano.volcano.launcher.display import PlainDisplay, picture
+from kfp_volcano.volcano.launcher.follow import describe_progress
 from kfp_volcano.volcano.launcher.overview import JobRow, Overview
 
 SEEN = Overview(
@@ -103,3 +105,13 @@ def test_plain_lines_say_each_change_once() -> None:
     assert lines == first
     assert sum("4 pods [do not] fit" in line for line in lines) == 1
     assert all(line.lstrip().startswith("1.0 s") for line in lines)
+
+
+def test_a_line_of_progress_says_what_the_watch_has_done():
+    """And nothing where it has done nothing."""
+    fields = {"step": 1, "total_steps": 9, "samples": 8, "epoch": 0, "throughput": 4.0, "workers": 2, "batch": 8}
+    progress = Progress(**fields, lr=0.1, at=0.0, loss=1.0)
+    assert describe_progress(progress).endswith("4 samples/s")
+    watched = Watched(rollbacks=2, lr_factor=0.25, growth_stopped="a spike")
+    told = describe_progress(replace(progress, watched=watched))
+    assert told.endswith("4 samples/s  rolled back 2x  learning rate x 0.25  asks for no more workers")

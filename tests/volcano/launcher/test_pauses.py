@@ -14,7 +14,7 @@ from kfp_volcano.volcano.launcher.pauses import SETTLE_STEPS, interruptions, med
 @dataclass(frozen=True)
 class Step:
     time: float
-    world: int
+    workers: int
 
 
 def steps(*parts: tuple[int, int], slow: dict[int, float] | None = None) -> list[Step]:
@@ -150,8 +150,8 @@ def test_every_change_is_explained_or_interrupts(parts, asked, lost):
     costs = resize_costs(trained, resizes, lost)
     assert len(costs) == len(resizes)
     assert all(cost.pause_s >= 0 and 0 <= cost.steps_lost <= len(lost) for cost in costs if cost)
-    changes = sum(a.world != b.world for a, b in pairwise(trained))
-    told = interruptions(trained, resizes, lost, initial=trained[0].world)
+    changes = sum(a.workers != b.workers for a, b in pairwise(trained))
+    told = interruptions(trained, resizes, lost, initial=trained[0].workers)
     assert len(told) <= changes
     if not resizes:
         assert len(told) == changes

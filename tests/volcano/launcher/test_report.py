@@ -212,3 +212,14 @@ def test_markdown_is_short_and_names_each_resize(result):
     assert lines[0] == "## vision/digits-1a2b3c4d: Succeeded"
     assert [line for line in lines if line.startswith("| 2 ")] == ["| 2 | 8 → 4 | GangPending | 2.4 s | 0.20 s | 0 |"]
     assert len(lines) < 15
+
+
+def test_a_batch_that_followed_the_workers_is_told(result):
+    """Its sizes and learning rates stand in a table of their own; a batch that stayed needs none."""
+    assert "batches" not in Page(render_report(result)).ids
+    sizes = [(0, 2, 64, [0.1, 0.1]), (640, 8, 256, [0.4, 0.2]), (900, 2, 64, [None, None])]
+    result["batches"] = [dict(zip(("samples", "workers", "batch", "lr"), size, strict=True)) for size in sizes]
+    page = Page(render_report(result))
+    assert "batches" in page.ids
+    assert page.of("batch") == [64, 256, 64]
+    assert {"0.1", "0.4 … 0.2"} <= {*page.text}

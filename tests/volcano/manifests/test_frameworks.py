@@ -82,6 +82,25 @@ def test_torchrun_starts_a_process_for_each_gpu():
     assert (told["PET_NNODES"], told["PET_NPROC_PER_NODE"]) == ("3:4", "1")
 
 
+@pytest.mark.parametrize(("command", "starter"), [("train", 4), ("torchrun", 0)])
+def test_a_live_worker_has_a_torchrun_of_its_own(command, starter):
+    """It starts a process for each GPU, meets no other pod, and is the user's where the user starts one."""
+    roles = {"worker": {"replicas": {"min": 2, "max": 4}}}
+    more = {"elasticity": {"strategy": "live"}, "checkpoint": {"volume": "v"}, "command": [command]}
+    pod = tasks(spec("pytorch", roles, **more))["elastic"]
+    told = env(pod)
+    expected = {"PET_NPROC_PER_NODE": "4", "PET_STANDALONE": "1", "PET_LOCAL_ADDR": "$(KFP_VOLCANO_POD_IP)"}
+    assert told.items() >= expected.items()
+    assert not {"PET_NNODES", "PET_RDZV_ENDPOINT", "PET_RDZV_ID"} & told.keys()
+    words = pod["containers"][0]["command"]
+    assert words[:starter] == ["python", "-m", "kfp_volcano.elastic.runtime", "--"][:starter]
+    assert words[starter:] == [command]
+    roles["worker"]["procs"] = 1
+    alone = tasks(spec("pytorch", roles, **more))["elastic"]
+    assert alone["containers"][0]["command"] == [command]
+    assert not any(name.startswith("PET_") for name in env(alone))
+
+
 def test_mpi_has_a_slot_for_each_gpu():
     """The launcher's hosts are the workers, by name."""
     told = env(tasks(spec("mpi"))["launcher"])

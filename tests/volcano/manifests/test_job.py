@@ -3,11 +3,13 @@ from __future__ import annotations
 import copy
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kfp_volcano.elastic.runtime.surroundings import Surroundings
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas import names, records
 from kfp_volcano.schemas.training_job import RuntimeSettings
@@ -253,7 +255,12 @@ def specs(draw):
         "elasticity": {
             "strategy": strategy,
             **({"grace": "10m"} if grace else {}),
-            **draw(optional(cooldown=DURATION, batch=st.just({"global": 64}))),
+            **draw(
+                optional(
+                    cooldown=DURATION,
+                    batch=st.sampled_from([{"global": 64}, {"rule": "sqrt", "perWorker": 8, "baseWorkers": 2}]),
+                )
+            ),
             **(draw(optional(agent=st.fixed_dictionaries({"image": WORD}))) if strategy == "restart" else {}),
         },
         "faults": draw(faults(strategy, grace)),
@@ -541,6 +548,44 @@ def test_gpus_are_limited_and_the_coordinator_has_none():
     assert container(manifest, "coordinator")[0]["resources"] == {"requests": {"cpu": "500m", "memory": "1Gi"}}
 
 
+def test_training_learns_how_its_batch_follows_the_workers():
+    """The rule and its sizes arrive as they are in the spec, with the most workers there may be."""
+    batch = {"global": 64, "rule": "adam-sde", "perWorker": 32, "max": 256, "sizes": [64, 128, 256], "ramp": 1000}
+    spec = copy.deepcopy(SMALL)
+    spec["spec"]["elasticity"] = {**spec["spec"].get("elasticity", {}), "batch": batch}
+    job = training_job(spec)
+    assert to_wire(job)["spec"]["elasticity"]["batch"] == batch
+    manifest = job_manifest(job, name="a-1", run_id="r", step="submit", workers=3)
+    entries = {entry["name"]: entry for entry in container(manifest, "elastic")[0]["env"]}
+    here = Surroundings.read({"KFP_VOLCANO_ELASTICITY": entries["KFP_VOLCANO_ELASTICITY"]["value"]})
+    assert replace(here.settings.scaling, size=here.settings.batch) == job.elasticity.batch
+    assert here.settings.workers == job.workers.replicas.max
+
+
+def test_training_learns_what_to_watch():
+    """All of it arrives as it is in the spec, and nothing where the spec says nothing."""
+    watching = {
+        "loss": {"spike": 4.0, "window": 30, "steps": 2, "then": "rollback"},
+        "rollback": {"limit": 2, "then": "skip"},
+        "lowerLR": 0.25,
+        "evaluate": {"steps": 50, "metric": "accuracy", "mode": "max", "earlyStop": {"patience": 3, "minDelta": 0.01}},
+    }
+    spec = copy.deepcopy(SMALL)
+    spec["spec"]["monitor"] = watching
+    job = training_job(spec)
+    assert to_wire(job)["spec"]["monitor"] == watching
+    manifest = job_manifest(job, name="a-1", run_id="r", step="submit", workers=3)
+    entries = {entry["name"]: entry for entry in container(manifest, "elastic")[0]["env"]}
+    here = Surroundings.read({"KFP_VOLCANO_ELASTICITY": entries["KFP_VOLCANO_ELASTICITY"]["value"]})
+    assert here.settings.monitor == job.monitor
+    assert (
+        "monitor"
+        not in {entry["name"]: entry for entry in container(small(), "elastic")[0]["env"]}["KFP_VOLCANO_ELASTICITY"][
+            "value"
+        ]
+    )
+
+
 def test_fractions_of_a_second_are_rounded_up():
     """Kubernetes counts whole seconds; nobody gets less than asked for."""
     manifest = small()
@@ -558,6 +603,13 @@ def test_pods_learn_where_they_are():
         "KFP_VOLCANO_TASK": "elastic",
         "KFP_VOLCANO_ROLE": "worker",
         "KFP_VOLCANO_FRAMEWORK": "pytorch",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "PET_LOCAL_ADDR": "$(KFP_VOLCANO_POD_IP)",
+        "PET_MAX_RESTARTS": "3",
+        "PET_NPROC_PER_NODE": "2",
+        "PET_STANDALONE": "1",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "2",
         "KFP_VOLCANO_PROCS": "2",
         "KFP_VOLCANO_LEADER": "a-1-core-0.a-1",
         "KFP_VOLCANO_COORDINATOR": "a-1-coordinator-0.a-1",

@@ -1,0 +1,1 @@
+"""Jobs of real processes: a coordinator and workers that train, come, go, are killed, stopped and cut off."""
