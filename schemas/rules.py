@@ -69,6 +69,9 @@ def _strategy_findings(sound: Sound, strategy: str | None) -> Iterator[Finding]:
             "is missing: strategy live keeps the Job's checkpoints and ledgers on a volume",
             "checkpoint: {volume: <name of a PersistentVolumeClaim>}, or strategy: fixed",
         )
+    if sound.get("spec", "data", "sharding") == "proportional" and strategy not in (None, "live"):
+        path = ("spec", "data", "sharding")
+        yield Finding(path, f"proportional is for strategy live, not {strategy}", "uniform, or strategy: live")
     if sound.get("spec", "elasticity", "agent") is not None and strategy not in (None, "restart"):
         path = ("spec", "elasticity", "agent")
         yield Finding(path, f"is for strategy restart, not {strategy}", "leave it out, or strategy: restart")

@@ -190,7 +190,8 @@ class Elasticity:
 class Data:
     """How samples are shared out among workers."""
 
-    sharding: Literal["uniform"] = "uniform"
+    sharding: Literal["uniform", "proportional"] = "uniform"
+    """Equal shares of each global batch, or such as follow the workers' measured speeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

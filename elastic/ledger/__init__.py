@@ -23,6 +23,7 @@ lead to them (redone steps, what came after the checkpoint a restart began with)
 from __future__ import annotations
 
 from kfp_volcano.elastic.ledger.auditing import Audit, Lost, audit, commits
+from kfp_volcano.elastic.ledger.due import due_text
 from kfp_volcano.elastic.ledger.entries import (
     Commit,
     Discard,
@@ -56,6 +57,7 @@ __all__ = [
     "attempt_digest",
     "audit",
     "commits",
+    "due_text",
     "genesis",
     "lineage_digest",
     "rollback_digest",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kfp_volcano.elastic.ledger.due import due_counts
 from kfp_volcano.elastic.ledger.entries import (
     Commit,
     Feed,
@@ -51,9 +52,11 @@ class Audit:
     samples_seen: int
     """Samples fed, counted once for each time."""
     duplicates: int
-    """Samples fed again within an epoch, over all epochs."""
+    """Samples fed again within an epoch, over all epochs; where some are due more often than others, fed more often
+    than was due in all epochs together."""
     missing: int
-    """Samples never fed in an epoch, over all epochs, though they were not passed over."""
+    """Samples never fed in an epoch, over all epochs, though they were neither passed over nor dropped with its
+    incomplete batch; where some are due more often than others, fed less often than was due."""
     batches_sha256: str
     """Digest of the sequence of global batches as sets: for each step its length and its sorted ids, as little-endian
     64-bit numbers. The same for any number of workers."""
@@ -99,7 +102,8 @@ def audit(
     Args:
         files: each ledger's lines by its name. The last line of a file may be torn, as a killed process leaves it.
         manifest: `lineage`, `step`, `size`, `batch`, `epochs` and `seed` of the final weights; `samples` where it was
-            `stopped_early`.
+            `stopped_early`; `last` where incomplete batches may have been dropped, `due` (`due_text`) where samples are
+            not due once an epoch.
         expected: the ids that are due by plan where so many samples are committed, and so many come with the step
             (`sharding.Plan`), to compare with those really fed.
     """
@@ -114,14 +118,18 @@ def audit(
     rollbacks = tuple(entry for entry in path if isinstance(entry, Rollback))
     problems = ledgers.problems
 
-    batches = ledgers.batches(path, expected)
+    dropped: dict[int, int] = {}
+    batches = ledgers.batches(
+        path, expected, dropped, ends=size if manifest.get("last") == "drop" else None, most=batch
+    )
     ended = int(manifest["samples"]) if manifest.get("stopped_early") else size * epochs
-    due = [min(size, max(0, ended - epoch * size)) for epoch in range(epochs)]
-    duplicates, missing = _uses(path, batches, size=size, due=due, problems=problems)
+    due = [min(size, max(0, ended - epoch * size)) - dropped.get(epoch, 0) for epoch in range(epochs)]
+    each = due_counts(str(manifest["due"])) if "due" in manifest else None
+    duplicates, missing = _uses(path, batches, size=size, due=due, each=each, problems=problems)
     skipped = sum(len(skip.ids) for skip in skips)
     ancestors = {start} | {entry.lineage for entry in path}
     return Audit(
-        samples_expected=ended - skipped,
+        samples_expected=ended - skipped - sum(dropped.values()),
         samples_seen=sum(len(fed) for fed in batches),
         duplicates=duplicates,
         missing=missing,
@@ -141,11 +149,13 @@ def _uses(
     *,
     size: int,
     due: Sequence[int],
+    each: NDArray[np.int64] | None,
     problems: list[Problem],
 ) -> tuple[int, int]:
     """Duplicates and missing samples, over all epochs.
 
-    `batches` are those of the commits, `due` how many samples each epoch should have fed or passed over.
+    `batches` are those of the commits, `due` how many samples each epoch should have fed or passed over; `each` how
+    often each sample should have been, where that is not once an epoch.
     """
     fed_in: dict[int, list[NDArray[np.int64]]] = {epoch: [] for epoch in range(len(due))}
     skipped_in: dict[int, list[int]] = {}
@@ -159,15 +169,23 @@ def _uses(
             problems.append(Problem(f"step {entry.step}", f"epoch {entry.epoch} is outside 0..{len(due) - 1}"))
         fed_in.setdefault(entry.epoch, []).append(next(fed))
     duplicates, missing = 0, 0
+    size = size if each is None else len(each)
+    left = None if each is None else each.copy()
     for epoch, parts in fed_in.items():
         ids = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
         known = ids[(ids >= 0) & (ids < size)]
         if len(known) < len(ids):
             problems.append(Problem(f"epoch {epoch}", f"ids outside 0..{size - 1} were fed"))
         counts = np.bincount(known, minlength=size)
+        if left is not None:
+            passed = [sample for sample in skipped_in.get(epoch, ()) if 0 <= sample < size]
+            left -= counts + np.bincount(np.array(passed, dtype=np.int64), minlength=size)
+            continue
         duplicates += int(np.maximum(counts - 1, 0).sum())
         counts[[sample for sample in skipped_in.get(epoch, ()) if 0 <= sample < size]] += 1
         missing += max(0, due[epoch] - int((counts > 0).sum())) if epoch in range(len(due)) else 0
+    if left is not None:
+        return int(np.maximum(-left, 0).sum()), int(np.maximum(left, 0).sum())
     return duplicates, missing
 
 
@@ -275,22 +293,38 @@ class _Ledgers:
         return np.sort(np.array([sample for feed in feeds for sample in feed.ids], dtype=np.int64))
 
     def batches(
-        self, path: Sequence[Commit | Rollback | Skip], expected: Callable[[int, int], Iterable[int]] | None
+        self,
+        path: Sequence[Commit | Rollback | Skip],
+        expected: Callable[[int, int], Iterable[int]] | None,
+        dropped: dict[int, int],
+        *,
+        ends: int | None,
+        most: int,
     ) -> list[NDArray[np.int64]]:
-        """What was fed in each commit of a path, compared with what was `expected`."""
+        """What was fed in each commit of a path, compared with what was `expected`.
+
+        Notes in `dropped`, by epoch, the samples that were left out at its end: below `most`, where every `ends`
+        samples an epoch ends. With `ends` None there are none.
+        """
         found = []
         before = 0 if path and path[0].step == 0 else None
         for entry in path:
+            if isinstance(entry, Rollback):
+                continue  # the state it goes back to is the one before it in the path
+            fed = self.fed(entry) if isinstance(entry, Commit) else np.array(entry.ids, dtype=np.int64)
             if isinstance(entry, Commit):
-                fed = self.fed(entry)
                 found.append(fed)
-                if expected is not None and before is not None:
-                    planned = np.sort(np.fromiter(expected(before, entry.samples - before), dtype=np.int64))
+            if before is not None:
+                count = entry.samples - before
+                if ends and entry.samples % ends == 0 and 0 < count - len(fed) < most:
+                    dropped[entry.epoch] = count - len(fed)
+                    count = len(fed)
+                if isinstance(entry, Commit) and expected is not None:
+                    planned = np.sort(np.fromiter(expected(before, count), dtype=np.int64))
                     if not np.array_equal(planned, fed):
                         problem = "the samples fed are not those of the plan's batch"
                         self.problems.append(Problem(f"step {entry.step}", problem))
-            if not isinstance(entry, Rollback):  # the state it goes back to is the one before it in the path
-                before = entry.samples
+            before = entry.samples
         return found
 
     def lost(self, counted: set[str], rollbacks: Iterable[Rollback]) -> tuple[Lost, ...]:

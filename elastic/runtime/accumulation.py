@@ -39,14 +39,14 @@ class Accumulation:
 
     def add(self, share: Share, loss: torch.Tensor) -> None:
         """Backward pass of a part with this mean loss over its samples."""
-        fed = len(share.ids) if share.counts else 0
-        weighted = loss if fed == share.attempt.count else loss * (fed / share.attempt.count)
+        whole = share.fed == share.attempt.count
+        weighted = loss if whole else loss * (share.fed / share.attempt.count)
         torch.autograd.backward(weighted)
         self._loss = self._loss + weighted.detach()
 
     def look(self, share: Share, square: float) -> None:
         """Keeps the squared length of the first part's gradient."""
-        self._first = FirstPart(len(share.ids), square)
+        self._first = FirstPart(share.fed, square)
 
     @property
     def loss(self) -> float:

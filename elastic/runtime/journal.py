@@ -126,7 +126,7 @@ class Journal:
 
     def skip(self, state: State, ids: NDArray[np.int64], reason: str) -> str:
         """The samples that would come next are passed over; returns the lineage of the state that follows."""
-        samples = state.samples + len(ids)
+        samples = state.plan.samples(state.plan.after(state.cursor, len(ids)))
         lineage = ledger.skip_digest(state.lineage, state.cursor.epoch, samples)
         self._write(
             ledger.Skip(

@@ -10,7 +10,6 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from kfp_volcano.elastic.runtime.schedule import Schedule
 from kfp_volcano.elastic.scaling import Factors, Ramp, Situation, Sizing, bias_ratio, misfits, named, scaled_beta
-from kfp_volcano.elastic.sharding import Plan
 from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas.batch import Batch
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from kfp_volcano.elastic.scaling import Rule
+    from kfp_volcano.elastic.sharding import Data
     from kfp_volcano.schemas.training_job import RuntimeSettings
 
 __all__ = ["Learning"]
@@ -54,9 +54,7 @@ class Learning:
         said: int | Batch | None,
         settings: RuntimeSettings,
         rule: Rule | None,
-        size: int,
-        epochs: int,
-        seed: int = 0,
+        data: Data,
     ) -> None:
         """Checks that rule, optimizer and batch fit each other.
 
@@ -66,9 +64,7 @@ class Learning:
             said: The batch, as the training code says it.
             settings: What the spec says.
             rule: The training code's own.
-            size: Samples in the dataset.
-            epochs: How often each is fed.
-            seed: Of their order.
+            data: What is fed.
 
         Raises:
             SpecError: with everything that does not fit.
@@ -76,7 +72,7 @@ class Learning:
         code = said if isinstance(said, Batch) else Batch(size=said)
         batch = replace(settings.scaling, size=settings.batch).over(code)
         self.sizing = Sizing.of(batch)
-        self.plan = Plan(size=size, batch=self.sizing.base, epochs=epochs, seed=seed)
+        self.plan = data.plan(self.sizing.base)
         self._optimizer = optimizer
         self._lr = None if isinstance(lr, LRScheduler) else lr
         self._schedule: Schedule | None = None
@@ -84,7 +80,7 @@ class Learning:
             if lr.optimizer is not optimizer:
                 raise SpecError([Problem("lr", "the scheduler is another optimizer's", "build it on the optimizer")])
             # Written for the code's batch, so that it ends with the training whatever the spec's is.
-            self._schedule = Schedule(lr, size=size, batch=code.base or self.plan.batch)
+            self._schedule = Schedule(lr, size=data.size, batch=code.base or self.plan.batch)
         problems = _rules(batch, rule)
         kappa = self.sizing.batch(settings.workers or 1) / self.sizing.base
         problems = problems or misfits(batch, optimizer.param_groups, kappa)

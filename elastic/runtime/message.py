@@ -56,6 +56,10 @@ class Row:
     noise: float = -1.0
     """The gradient noise scale, in samples, as it sees it; -1 where it is not known. All go by that of the first row,
     for what each computes by itself may differ in the last bit from one kind of device to another."""
+    worker: int = 0
+    """Digest of its process' name."""
+    computed_s: float = 0.0
+    """How long its share took it, from when it was given out to the end of the backward pass."""
 
     @staticmethod
     def state_of(lineage: str) -> int:
@@ -63,8 +67,8 @@ class Row:
         return int(lineage[:_EXACT_HEX_DIGITS], 16)
 
     @staticmethod
-    def node_of(name: str) -> int:
-        """A node's name as a number that float32 holds; two of a Job's nodes hardly ever have the same."""
+    def number_of(name: str) -> int:
+        """The name of a node or a process as a number that float32 holds; two of a Job hardly ever have the same."""
         return int(hashlib.sha256(name.encode()).hexdigest()[:_EXACT_HEX_DIGITS], 16) if name else 0
 
     @staticmethod
@@ -82,6 +86,8 @@ class Row:
             self.loss,
             float(self.node),
             self.summed_s,
+            float(self.worker),
+            self.computed_s,
             self.noise,
             self.norm,
             float(self.evaluated),
@@ -91,7 +97,8 @@ class Row:
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Row:
         """The row that has travelled."""
-        state, flags, silent_s, count, loss, node, summed_s, noise, norm, evaluated, *metrics = numbers
+        state, flags, silent_s, count, loss, node, summed_s, worker, computed_s, *others = numbers
+        noise, norm, evaluated, *metrics = others
         return cls(
             state=int(state),
             flags=Flag(int(flags)),
@@ -104,6 +111,8 @@ class Row:
             evaluated=int(evaluated),
             metrics=tuple(metrics),
             noise=noise,
+            worker=int(worker),
+            computed_s=computed_s,
         )
 
     @property
@@ -112,10 +121,10 @@ class Row:
         return None if self.noise < 0 else self.noise
 
     @staticmethod
-    def disagreement(rows: Sequence[Row], count: int) -> str:
+    def disagreement(rows: Sequence[Row], counts: Sequence[int]) -> str:
         """Why the step of these workers does not count; empty where it does.
 
-        `rows` is empty where the sum failed; `count` is the number of samples of the global batch.
+        `rows` is empty where the sum failed; `counts` is how many samples each rank was to feed.
         """
         if not rows:
             return "a worker was lost"
@@ -123,8 +132,8 @@ class Row:
             return "the workers started from different states"
         if any(Flag.LOST in row.flags for row in rows):
             return "the lighthouse was lost, or has another group"
-        fed = sum(row.count for row in rows)
-        return "" if fed == count else f"{fed} samples were fed instead of {count}"
+        fed = [row.count for row in rows]
+        return "" if fed == list(counts) else f"{fed} samples were fed instead of {list(counts)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ class Saving(Unsaved):
             model = to_whole(self._state.model.state_dict())
             if self._crew.rank == 0:
                 self._sync()
-                self._final.write(model, self._state.about())
+                self._final.write(model, self._state.about(final=True))
 
     def close(self) -> None:
         """See above."""

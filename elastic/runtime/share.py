@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy as np
+    import torch
     from numpy.typing import NDArray
 
     from kfp_volcano.elastic.runtime.group import Group
@@ -34,15 +35,15 @@ class Attempt:
     processes: int = 1
     """Processes of each worker."""
     rank: int
-    count: int
-    """Samples in the global batch."""
-    mine: int
-    """Samples in this process' share."""
+    rendezvous: str
+    """Name of the workers' process group; empty for a process that is alone."""
+    counts: tuple[int, ...]
+    """Samples in the share of each process, this one's among them."""
     samples: int
     """Committed before it."""
 
     @classmethod
-    def of(cls, state: State, group: Group, *, processes: int, count: int, mine: int) -> Attempt:
+    def of(cls, state: State, group: Group, *, processes: int, counts: tuple[int, ...]) -> Attempt:
         """The try at the step that follows a state by a group's workers."""
         return cls(
             digest=ledger.attempt_digest(state.lineage, group.rendezvous, state.steps),
@@ -52,10 +53,20 @@ class Attempt:
             world=group.world,
             processes=processes,
             rank=group.rank,
-            count=count,
-            mine=mine,
+            rendezvous=group.rendezvous,
+            counts=counts,
             samples=state.samples,
         )
+
+    @property
+    def count(self) -> int:
+        """Samples in the global batch."""
+        return sum(self.counts)
+
+    @property
+    def mine(self) -> int:
+        """Samples in this process' share."""
+        return self.counts[self.rank]
 
     @property
     def workers(self) -> int:
@@ -77,6 +88,8 @@ class Share:
     """What the ledger calls it."""
     last: bool
     """Whether the batch is its epoch's last."""
+    padding: int = 0
+    """How many of `ids`, the last ones, are copies that must not count: see `mean`."""
     counts: bool = True
     """Whether its samples count. A process of a sharded model that has none feeds one that does not, for its siblings
     need its passes."""
@@ -90,11 +103,27 @@ class Share:
         if count == 1:
             yield self
             return
+        real = len(self.ids) - self.padding
         for index in range(count):
             start, end = bounds(len(self.ids), index, count)
-            part = self if start < end else replace(self, counts=False)
+            counts = self.counts and start < min(end, real)
             ids = self.ids[start:end] if start < end else self.ids[:1]
-            yield replace(part, ids=ids, opens=index == 0, closes=index == count - 1)
+            padding = max(0, end - real) if counts else 0
+            opens, closes = index == 0, index == count - 1
+            yield replace(self, ids=ids, padding=padding, counts=counts, opens=opens, closes=closes)
+
+    @property
+    def fed(self) -> int:
+        """How many of `ids` count."""
+        return len(self.ids) - self.padding if self.counts else 0
+
+    def mean(self, losses: torch.Tensor) -> torch.Tensor:
+        """The mean of the losses of the share's samples, the copies of `last="pad"` left out: what `step` is given.
+
+        Args:
+            losses: one for each of `ids`, as criteria with `reduction="none"` give them.
+        """
+        return losses[: len(self.ids) - self.padding].mean()
 
     @property
     def ends_epoch(self) -> bool:

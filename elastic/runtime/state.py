@@ -13,7 +13,7 @@ from kfp_volcano.elastic.runtime import shards
 from kfp_volcano.elastic.runtime.noise import NoiseScale
 from kfp_volcano.elastic.runtime.progress import History
 from kfp_volcano.elastic.runtime.trend import Trend
-from kfp_volcano.elastic.sharding import Cursor
+from kfp_volcano.elastic.sharding import Cursor, Pace
 from kfp_volcano.schemas.records import Progress, Watched
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class State:
         self.history = History()
         self.noise = NoiseScale()
         self.trend = Trend()
+        self.pace = Pace()
         self.watch = Watch(monitor)
         self.evaluations = Evaluations(monitor.evaluate)
         self.stopped_early = ""
@@ -126,6 +127,7 @@ class State:
         self.steps, self.lineage = attempt.step + 1, lineage
         self.cursor = self.plan.after(self.cursor, attempt.count)
         self.trend.add(sum(row.loss for row in rows))
+        self.pace.committed(attempt.rendezvous, [(row.worker, row.count, row.computed_s) for row in rows])
         self.history.commit(
             step=self.steps,
             samples=self.samples,
@@ -175,8 +177,10 @@ class State:
         self.metrics.update(values)
         self._logged.update(dict.fromkeys(values, self.steps))
 
-    def about(self) -> dict[str, Any]:
-        """What a manifest says of it."""
+    def about(self, *, final: bool = False) -> dict[str, Any]:
+        """What a manifest says of it; that of the final model also which samples were due more often than others."""
+        order = self.plan.order
+        due = order.due(self.plan.seed, self.plan.epochs) if final and order is not None else None
         return {
             "lineage": self.lineage,
             "step": self.steps,
@@ -185,6 +189,7 @@ class State:
             "size": self.plan.size,
             "batch": self.plan.batch,
             "seed": self.plan.seed,
+            "last": self.plan.last,
             "metrics": dict(self.metrics),
             "logged": dict(self._logged),
             "cursor": {"epoch": self.cursor.epoch, "position": self.cursor.position},
@@ -192,6 +197,7 @@ class State:
             "workers": self.history.workers,
             "changes": [asdict(change) for change in self.history.changes],
             **({"stopped_early": self.stopped_early} if self.stopped_early else {}),
+            **({} if due is None else {"due": ledger.due_text(due)}),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -214,6 +220,7 @@ class State:
                 "history": self.history.state_dict(),
                 "noise": self.noise.state_dict(),
                 "trend": self.trend.state_dict(),
+                "pace": self.pace.state_dict(),
                 "watch": self.watch.state_dict(),
                 "evaluations": self.evaluations.state_dict(),
                 "stopped_early": self.stopped_early,
@@ -256,7 +263,7 @@ class State:
         self.history.load_state_dict(training["history"])
         self.stopped_early = training.get("stopped_early", "")
         parts: dict[str, _Part] = {"noise": self.noise, "trend": self.trend, "learning": self.learning}
-        parts |= {"watch": self.watch, "evaluations": self.evaluations}
+        parts |= {"watch": self.watch, "evaluations": self.evaluations, "pace": self.pace}
         for name, part in parts.items():
             if name in training:  # not in older checkpoints
                 part.load_state_dict(training[name])

@@ -14,6 +14,7 @@ import torch
 from kfp_volcano.elastic.runtime import draws, noise
 from kfp_volcano.elastic.runtime.accumulation import Accumulation
 from kfp_volcano.elastic.runtime.crew import Crew
+from kfp_volcano.elastic.runtime.dealing import Dealer
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
 from kfp_volcano.elastic.runtime.events import Kind
 from kfp_volcano.elastic.runtime.gradients import Gradients, Total
@@ -27,12 +28,11 @@ from kfp_volcano.elastic.runtime.progress import Reporter
 from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
 from kfp_volcano.elastic.runtime.saving import saving
 from kfp_volcano.elastic.runtime.shards import sharded
-from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.runtime.state import State
 from kfp_volcano.elastic.runtime.summing import exchanged, summed
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
 from kfp_volcano.elastic.runtime.wishes import LEFT, Wishes
-from kfp_volcano.elastic.sharding import share
+from kfp_volcano.elastic.sharding import Data, samples_of
 from kfp_volcano.errors import SpecError
 
 if TYPE_CHECKING:
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 
     from torch.optim.lr_scheduler import LRScheduler
 
+    from kfp_volcano.elastic.runtime.share import Attempt, Share
     from kfp_volcano.elastic.runtime.state import Stateful
     from kfp_volcano.elastic.scaling import Rule
+    from kfp_volcano.elastic.sharding import Last, Order
     from kfp_volcano.schemas.batch import Batch
 
 __all__ = ["Training"]
@@ -63,7 +65,7 @@ class Training:
         model: the module that is trained; on CUDA devices its gradients travel over NCCL, else over gloo.
         optimizer: over the parameters whose gradients are summed. Clip gradients in a hook of it
             (`optimizer.register_step_pre_hook`): they are whole only then.
-        size: samples in the dataset.
+        size: samples in the dataset; needed where there is no `order`.
         batch: samples in a global batch, or all there is to say of it; the TrainingJob's `elasticity.batch` comes
             before it.
         epochs: how often each sample is fed.
@@ -72,6 +74,8 @@ class Training:
         rule: how learning rate and betas follow the batch, a function of its argument alone (`elasticity.batch.rule:
             custom`).
         seed: fixes the order of the samples, with the epoch; and what is drawn at random while a share is trained.
+        order: another than each sample once, shuffled (`elastic.sharding`: `blocks`, `Files`, `Mixture`, `Sequential`).
+        last: what becomes of an epoch's incomplete batch: `keep`, `drop`, or `pad` (see `Share.mean`).
         reseed: whether generators are set anew before each share, so that what it draws (dropout, augmentation) does
             not depend on what was drawn before, and a run that is taken up again draws it too.
         state: further objects whose state belongs to the training.
@@ -90,12 +94,14 @@ class Training:
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         *,
-        size: int,
+        size: int | None = None,
         epochs: int,
         batch: int | Batch | None = None,
         lr: float | Callable[[int], float] | LRScheduler | None = None,
         rule: Rule | None = None,
         seed: int = 0,
+        order: Order | None = None,
+        last: Last = "keep",
         reseed: bool = True,
         state: Mapping[str, Stateful] | None = None,
         job_dir: str | Path | None = None,
@@ -104,8 +110,8 @@ class Training:
     ) -> None:
         try:
             self._here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
-            settings, data = self._here.settings, {"size": size, "epochs": epochs, "seed": seed}
-            learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, **data)
+            settings, data = self._here.settings, Data(samples_of(size, order), epochs, seed, last, order)
+            learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, data=data)
             self._plan, self._sizing = learning.plan, learning.sizing
             self._crew = Crew(self._here.rank, self._here.processes)
             self._flat = not sharded(model, optimizer, self._crew.size)
@@ -114,7 +120,8 @@ class Training:
             raise
         if (threads := cpu_share(self._here, os.environ)) is not None:
             torch.set_num_threads(threads)
-        self._state = State(model, optimizer, state or {}, self._plan, learning, self._here.settings.monitor)
+        self._state = State(model, optimizer, state or {}, self._plan, learning, settings.monitor)
+        self._dealer = Dealer(self._state, settings.sharding, self._crew.size, flat=self._flat)
         self._parts = Accumulation()
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
         self._group: Group = Solo(self._crew)
@@ -128,8 +135,8 @@ class Training:
         self._reseed = reseed
         self._wishes = Wishes()
         self._lookout = Lookout(self._here, self._state, self._wishes, group=lambda: self._group)
-        self._node = Row.node_of(self._here.node)
-        self._summed_s = 0.0
+        self._node, self._worker = Row.number_of(self._here.node), Row.number_of(self._here.owner)
+        self._summed_s = self._given_at = 0.0
         # What the last step decided.
         self._must_renew = True
         self._parting = False
@@ -258,7 +265,7 @@ class Training:
 
     def _parts_of(self, current: Share) -> Iterator[Share]:
         # The processes of a sharded model need each other's passes, and so equally many.
-        share = len(current.ids) if self._flat else -(-current.attempt.count // current.attempt.world)
+        share = len(current.ids) if self._flat else max(current.attempt.counts)
         for part in current.parts(self._sizing.parts(share * self._crew.size)):
             self._share = part
             if self._reseed:
@@ -287,25 +294,24 @@ class Training:
         return True
 
     def _next(self) -> Share:
-        group, cursor = self._group, self._state.cursor
-        batch = self._plan.ids(cursor, self._state.watch.skips.room(cursor, self._batch))
-        ids = share(batch, group.rank, group.world)
-        attempt = Attempt.of(self._state, group, processes=self._crew.size, count=len(batch), mine=len(ids))
-        self._monitor.told(attempt)  # an evaluation that is due goes before the step's own work
-        self._journal.feed(attempt, ids)
-        last = self._plan.after(cursor, len(batch)).epoch > cursor.epoch
-        fed = ids if self._flat or len(ids) else batch[:1]
-        return Share(ids=fed, counts=len(ids) > 0, epoch=attempt.epoch, attempt=attempt, last=last)
+        current = self._dealer.deal(self._group, self._state.watch.skips.room(self._state.cursor, self._batch))
+        self._monitor.told(current.attempt)  # an evaluation that is due goes before the step's own work
+        self._journal.feed(current.attempt, current.ids[: current.fed])
+        self._given_at = time.perf_counter()
+        return current
 
     def _settle(self, attempt: Attempt) -> bool:
         """Sums, and commits or discards; decides, as every worker does, what comes next."""
+        loss = self._parts.loss  # on a GPU this waits for the backward pass
         row = Row(
             state=Row.state_of(self._state.lineage),
             flags=self._flags(),
             silent_s=self._silent_s(),
             count=attempt.mine,
-            loss=self._parts.loss,
+            loss=loss,
             node=self._node,
+            worker=self._worker,
+            computed_s=time.perf_counter() - self._given_at,
             summed_s=self._summed_s,
             noise=Row.noise_of(self._state.noise.scale),
             **self._monitor.told(attempt),
@@ -317,7 +323,7 @@ class Training:
         self._summed_s = time.perf_counter() - began
         self._saving.computed()
         rows = [Row.of(values) for values in total.rows] if total else []
-        reason = Row.disagreement(rows, attempt.count)
+        reason = Row.disagreement(rows, attempt.counts)
         if reason:
             self._stray = bool(rows) and rows[0].state != row.state
             self._discard(attempt, reason)
@@ -344,7 +350,7 @@ class Training:
 
     def _commit(self, attempt: Attempt, rows: list[Row], total: Total | None) -> None:
         now, loss = time.time(), sum(row.loss for row in rows)
-        samples = self.samples + attempt.count
+        samples = self._plan.samples(self._plan.after(self._state.cursor, attempt.count))
         lr = self._monitor.lr_factor * self._state.learning.prepare(
             workers=attempt.workers, samples=self.samples, count=attempt.count, noise_scale=rows[0].noise_scale
         )

@@ -8,8 +8,34 @@ MosaicML StreamingDataset's elastic determinism, without its divisibility rules)
 
 from __future__ import annotations
 
+from kfp_volcano.elastic.sharding.cut import Cut, ahead, cut
+from kfp_volcano.elastic.sharding.mixture import Mixture
 from kfp_volcano.elastic.sharding.order import order
-from kfp_volcano.elastic.sharding.plan import Cursor, Plan
-from kfp_volcano.elastic.sharding.shares import bounds, share
+from kfp_volcano.elastic.sharding.orders import Files, Order, Sequential, Shuffled, blocks, samples_of
+from kfp_volcano.elastic.sharding.pace import Pace
+from kfp_volcano.elastic.sharding.plan import Cursor, Data, Last, Plan
+from kfp_volcano.elastic.sharding.shares import apportion, bounds, edges, quotas, share
 
-__all__ = ["Cursor", "Plan", "bounds", "order", "share"]
+__all__ = [
+    "Cursor",
+    "Cut",
+    "Data",
+    "Files",
+    "Last",
+    "Mixture",
+    "Order",
+    "Pace",
+    "Plan",
+    "Sequential",
+    "Shuffled",
+    "ahead",
+    "apportion",
+    "blocks",
+    "bounds",
+    "cut",
+    "edges",
+    "order",
+    "quotas",
+    "samples_of",
+    "share",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfp_volcano.elastic import ledger
-from kfp_volcano.elastic.sharding import Cursor, Plan, share
+from kfp_volcano.elastic.sharding import Cursor, Mixture, Plan, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ class Run:
                     lineage=after,
                     world=world,
                     loss=1 / (step + 1),
-                    samples=plan.samples(self.cursor) + len(batch),
+                    samples=plan.samples(plan.after(self.cursor, len(batch))),
                     time=self.clock + rank / 100,
                 ),
             )
@@ -100,7 +100,7 @@ class Run:
     def skip(self, count: int, world: int) -> None:
         """The next samples are passed over."""
         ids = self.plan.ids(self.cursor, count)
-        samples = self.plan.samples(self.cursor) + len(ids)
+        samples = self.plan.samples(self.plan.after(self.cursor, len(ids)))
         after = ledger.skip_digest(self.lineage, self.cursor.epoch, samples)
         for rank in range(world):
             self.write(
@@ -127,10 +127,11 @@ class Run:
             "batch": plan.batch,
             "epochs": plan.epochs,
             "seed": plan.seed,
+            "last": plan.last,
         }
 
-    def audit(self) -> ledger.Audit:
-        return ledger.audit(self.files, self.manifest(), expected=due(self.plan))
+    def audit(self, **manifest: str) -> ledger.Audit:
+        return ledger.audit(self.files, self.manifest() | manifest, expected=due(self.plan))
 
 
 def due(plan: Plan) -> Callable[[int, int], np.ndarray]:
@@ -372,3 +373,46 @@ def test_a_training_that_stopped_early_misses_nothing_of_what_was_due() -> None:
     assert (audit.problems, audit.duplicates, audit.missing) == ((), 0, 0)
     assert audit.samples_expected == audit.samples_seen == 37 + 8
     assert ledger.audit(run.files, {**manifest, "samples": 60}).missing == 60 - 45
+
+
+def test_what_is_dropped_is_not_missing() -> None:
+    """Where an epoch's incomplete batch is left out, that is said; without the manifest's word it is missing."""
+    plan = replace(PLAN, last="drop")
+    run = trained(plan, [2, 3])
+    audit = run.audit()
+    assert (audit.duplicates, audit.missing, audit.problems) == (0, 0, ())
+    assert audit.samples_expected == audit.samples_seen == plan.epochs * (plan.size - plan.size % plan.batch)
+    silent = run.audit(last="keep")
+    assert silent.missing == plan.epochs * (plan.size % plan.batch) > 0
+
+
+@given(st.lists(st.sampled_from(["step", "skip"]), max_size=12), st.integers(1, 9))
+def test_what_is_passed_over_may_be_followed_by_what_is_dropped(does: list[str], count: int) -> None:
+    """A piece that is passed over up to an epoch's incomplete batch leaves that one dropped."""
+    plan = replace(PLAN, last="drop")
+    run = Run(plan)
+    for what in does:
+        if what == "step" and not plan.finished(run.cursor):
+            run.attempt(2)
+        elif not plan.finished(run.cursor):
+            run.skip(count, 2)
+    while not plan.finished(run.cursor):
+        run.attempt(2)
+    audit = run.audit()
+    assert (audit.duplicates, audit.missing, audit.problems) == (0, 0, ())
+    assert audit.samples_seen == audit.samples_expected
+
+
+def test_samples_due_more_often_are_no_duplicates() -> None:
+    """Classes in proportion: the verdict is on how often each sample is due in all of the training."""
+    mixture = Mixture([0] * 30 + [1] * 3, {0: 1, 1: 1}, size=40)
+    plan = Plan(size=40, batch=8, epochs=2, order=mixture)
+    run = trained(plan, [2, 3])
+    wanted = mixture.due(0, 2)
+    audit = run.audit(due=ledger.due_text(wanted))
+    assert (audit.duplicates, audit.missing, audit.problems) == (0, 0, ())
+    assert (audit.samples_expected, audit.samples_seen) == (80, 80)
+    wanted[0] += 1
+    wanted[32] -= 2
+    other = run.audit(due=ledger.due_text(wanted))
+    assert (other.duplicates, other.missing) == (2, 1)

@@ -50,6 +50,11 @@ def patched(pod, *more):
             "elasticity.strategy",
             "pytorch or ray",
         ),
+        (
+            f"{{framework: custom, elasticity: {{strategy: restart}}, data: {{sharding: proportional}}, {WORKER}}}",
+            "data.sharding",
+            "is for strategy live, not restart",
+        ),
         # the watch
         (
             f"{{framework: tensorflow, monitor: {{lowerLR: 0.1}}, {WORKER}}}",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
 from kfp_volcano.elastic.runtime.learning import Learning
 from kfp_volcano.elastic.runtime.state import State
-from kfp_volcano.elastic.sharding import Cursor
+from kfp_volcano.elastic.sharding import Cursor, Data
 from kfp_volcano.schemas.monitor import Evaluate, Monitor
 from kfp_volcano.schemas.training_job import RuntimeSettings
 
@@ -25,7 +25,7 @@ def state(evaluate: Evaluate | None = None) -> State:
     """After its first epoch, when an evaluation is due."""
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.5))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    learning = Learning(optimizer, 0.1, said=4, settings=RuntimeSettings(), rule=None, size=8, epochs=3)
+    learning = Learning(optimizer, 0.1, said=4, settings=RuntimeSettings(), rule=None, data=Data(8, 3))
     made = State(model, optimizer, {}, learning.plan, learning, Monitor(evaluate=evaluate or Evaluate()))
     made.steps, made.cursor = 2, Cursor(1, 0)
     return made

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kfp_volcano.elastic.runtime.learning import Learning
 from kfp_volcano.elastic.scaling import Factors, Situation
+from kfp_volcano.elastic.sharding import Data
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.batch import Batch
 from kfp_volcano.schemas.training_job import RuntimeSettings
@@ -28,7 +29,7 @@ def make(
     own = more.pop("own", None)
     batch = Batch(rule=rule, **{"per_worker": 4, "base_workers": 4, **more})
     settings = RuntimeSettings(workers=8)
-    return Learning(optimizer, lr, said=batch, settings=settings, rule=own, size=1000, epochs=2), optimizer
+    return Learning(optimizer, lr, said=batch, settings=settings, rule=own, data=Data(1000, 2)), optimizer
 
 
 def at(here: Learning, workers: int, samples: int = 0, *, noise: float | None = None) -> float:
@@ -59,7 +60,7 @@ def test_each_group_is_scaled_from_its_own_base() -> None:
     parameters = [torch.nn.Parameter(torch.ones(1)) for _ in range(2)]
     optimizer = torch.optim.SGD([{"params": parameters[:1], "lr": 0.1}, {"params": parameters[1:], "lr": 0.5}])
     batch = Batch(rule="linear", per_worker=4, base_workers=4)
-    here = Learning(optimizer, None, said=batch, settings=RuntimeSettings(), rule=None, size=100, epochs=1)
+    here = Learning(optimizer, None, said=batch, settings=RuntimeSettings(), rule=None, data=Data(100, 1))
     at(here, 8)
     assert [group["lr"] for group in optimizer.param_groups] == [0.2, 1.0]
 

@@ -54,6 +54,25 @@ def test_joining_and_leaving_costs_no_step(make_job: Callable[..., Job], alone: 
     assert last.trend.best < audit.losses[0][1]
 
 
+def test_a_slow_worker_gets_smaller_shares(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:
+    """Shares that follow the speeds change nothing in what was learned, nor does a change of workers with them."""
+    job = make_job(epochs=30, pace=0.0, sharding="proportional")
+    job.start("w-0", SLOWNESS=0.002)
+    job.start("w-1", SLOWNESS=0.02)
+    job.wait_for_steps(40, world=2)
+    job.start("w-2", SLOWNESS=0.002)
+    job.wait_for_steps(40, world=3)
+    job.signal("w-2", signal.SIGTERM)
+    assert [job.exit_code(pod) for pod in ("w-0", "w-1", "w-2")] == [0, 0, LEFT]
+    audit = job.audit()
+    assert_equal(audit, alone(30))
+    assert audit.lost == ()
+    shares = [job.shares()[commit.step] for commit in audit.commits if commit.world == 2]
+    assert all(sum(share.values()) in {10, 3} for share in shares)
+    assert sum(share["w-0"] > 2 * share["w-1"] for share in shares) > len(shares) / 2
+    assert shares[0] == {"w-0": 5, "w-1": 5}
+
+
 def test_a_killed_worker_costs_one_step(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:
     """The others do the step again among themselves; the worker started anew takes part again."""
     job = make_job(epochs=30)

@@ -20,6 +20,8 @@ rows = st.builds(
     loss=st.floats(-100, 100, width=32),
     node=st.integers(0, 2**24 - 1),
     summed_s=st.floats(0, 5, width=32),
+    worker=st.integers(0, 2**24 - 1),
+    computed_s=st.floats(0, 5, width=32),
     noise=st.sampled_from([-1.0, 0.0, math.inf]) | st.floats(0, 2**20, width=32),
     norm=st.floats(-1, 100, width=32),
     evaluated=st.integers(0, 2**20),
@@ -50,7 +52,7 @@ def test_only_steps_of_one_state_that_feed_the_whole_batch_count() -> None:
     """Workers with different pasts, samples too many or too few, and a failed sum are named."""
     row = Row(state=7, flags=Flag(0), silent_s=0.0, count=5, loss=1.0)
     other = Row(state=8, flags=Flag(0), silent_s=0.0, count=5, loss=1.0)
-    assert Row.disagreement([row, row], 10) == ""
-    assert "lost" in Row.disagreement([], 10)
-    assert "different states" in Row.disagreement([row, other], 10)
-    assert "10 samples were fed instead of 11" in Row.disagreement([row, row], 11)
+    assert Row.disagreement([row, row], [5, 5]) == ""
+    assert "lost" in Row.disagreement([], [5, 5])
+    assert "different states" in Row.disagreement([row, other], [5, 5])
+    assert "[5, 5] samples were fed instead of [4, 6]" in Row.disagreement([row, row], [4, 6])

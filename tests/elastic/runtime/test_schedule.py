@@ -11,6 +11,7 @@ from torch.optim import lr_scheduler as schedulers
 
 from kfp_volcano.elastic.runtime import Training
 from kfp_volcano.elastic.runtime.learning import Learning
+from kfp_volcano.elastic.sharding import Data
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.batch import Batch
 from kfp_volcano.schemas.training_job import RuntimeSettings
@@ -66,7 +67,7 @@ def plain(make: Make, kind: Any = torch.optim.SGD) -> list[tuple[float, Any]]:
 
 
 def learning(optimizer: Any, lr: Any, said: Batch, **settings: Any) -> Learning:
-    return Learning(optimizer, lr, said=said, settings=RuntimeSettings(**settings), rule=None, size=SIZE, epochs=EPOCHS)
+    return Learning(optimizer, lr, said=said, settings=RuntimeSettings(**settings), rule=None, data=Data(SIZE, EPOCHS))
 
 
 @every_scheduler

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.runtime import LEFT, Training
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share
+from kfp_volcano.elastic.sharding import Mixture
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.batch import Batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,3 +143,58 @@ def test_threads_follow_the_pods_share_of_the_processors() -> None:
     assert cpu_share(Surroundings.read(environ), environ) == 1
     assert cpu_share(Surroundings.read(environ), {"OMP_NUM_THREADS": "4"}) is None
     assert cpu_share(Surroundings.read({}), {}) is None
+
+
+def audited(folder: Path) -> ledger.Audit:
+    """The verdict on a training that has ended."""
+    files = {path.name: path.read_text().splitlines() for path in (folder / "ledger").glob("*.jsonl")}
+    return ledger.audit(files, json.loads((folder / "final" / "manifest.json").read_text()))
+
+
+def test_classes_come_in_proportion(tmp_path: Path) -> None:
+    """A mixture decides what is fed, and what the verdict takes for due."""
+    labels = [0] * 9 + [1]
+    training, model = make(job_dir=tmp_path, size=None, order=Mixture(labels, {0: 1, 1: 1}))
+    rare = 0
+    for share in training:
+        rare += int((share.ids == 9).sum())
+        training.step(loss(model, share.ids))
+    audit = audited(tmp_path)
+    assert (audit.duplicates, audit.missing, audit.problems, audit.samples_seen) == (0, 0, (), 20)
+    assert rare == 10
+
+
+def test_an_incomplete_batch_may_be_dropped(tmp_path: Path) -> None:
+    """Every step has a whole batch; what was left out is not missing."""
+    training, model = make(job_dir=tmp_path, last="drop")
+    ends = []
+    for share in training:
+        assert len(share.ids) == 4
+        training.step(loss(model, share.ids))
+        ends.append(share.ends_epoch)
+    assert ends == [False, True] * 2
+    audit = audited(tmp_path)
+    assert (audit.duplicates, audit.missing, audit.samples_expected, audit.samples_seen) == (0, 0, 16, 16)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_an_incomplete_batch_may_be_filled_up(tmp_path: Path, parts: int) -> None:
+    """Copies fill it up for code that wants one shape, and change nothing in the model, in one part or in several."""
+    models = []
+    for last in ("keep", "pad"):
+        batch = Batch(size=4, max_per_worker=2) if parts > 1 else 4
+        training, model = make(job_dir=tmp_path / last, last=last, batch=batch)
+        data = torch.randn(10, 4, generator=torch.Generator().manual_seed(3))
+        for share in training:
+            assert last == "keep" or parts > 1 or len(share.ids) == 4
+            training.step(share.mean((model(data[share.ids]) ** 2).squeeze(1)))
+        models.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+        audit = audited(tmp_path / last)
+        assert (audit.duplicates, audit.missing, audit.samples_seen) == (0, 0, 20)
+    torch.testing.assert_close(models[0], models[1])
+
+
+def test_a_training_of_unknown_size_is_refused() -> None:
+    """Either its size or its order says how many samples there are."""
+    with pytest.raises(SpecError, match="size"):
+        make(size=None)

@@ -21,6 +21,7 @@ from kfp_volcano.elastic.runtime.saving import saving
 from kfp_volcano.elastic.runtime.share import Attempt
 from kfp_volcano.elastic.runtime.state import State
 from kfp_volcano.elastic.runtime.surroundings import Surroundings
+from kfp_volcano.elastic.sharding import Data
 from kfp_volcano.errors import TrainingStoppedError
 from kfp_volcano.schemas.events import Kind, read
 from kfp_volcano.schemas.monitor import Monitor as Settings
@@ -44,7 +45,7 @@ class Worker:
     def __post_init__(self) -> None:
         model = torch.nn.Linear(2, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        learning = Learning(optimizer, 0.1, said=8, settings=RuntimeSettings(), rule=None, size=4000, epochs=1)
+        learning = Learning(optimizer, 0.1, said=8, settings=RuntimeSettings(), rule=None, data=Data(4000, 1))
         self.optimizer, self.model = optimizer, model
         self.state = State(model, optimizer, {}, learning.plan, learning, self.settings)
         here = Surroundings.read({}, job_dir=self.folder)
@@ -56,7 +57,7 @@ class Worker:
         self.made, self.clock = self.made + 1, self.clock + 1.0
         attempt = Attempt(
             digest=f"{self.made}", step=self.state.steps, epoch=0, parent=self.state.lineage, world=workers,
-            rank=0, count=8, mine=8 // workers, samples=self.state.samples,
+            rank=0, rendezvous="all", counts=(8 // workers,) * workers, samples=self.state.samples,
         )  # fmt: skip
         rows = [
             Row.of(

@@ -1,6 +1,7 @@
 """The training script of the tests: what a user would write, on data small enough to compare by hand.
 
-Run by `runpy` in a process of its own, with ENVIRON, EPOCHS and PACE (seconds a step) as globals.
+Run by `runpy` in a process of its own, with ENVIRON, EPOCHS, PACE (seconds a step) and SLOWNESS (seconds a sample) as
+globals.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ epochs = globals().get("EPOCHS", 10)
 scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=11 * epochs)
 training = Training(model, optimizer, size=len(x), batch=10, lr=scheduler, epochs=epochs)
 for share in training:
+    time.sleep(globals().get("SLOWNESS", 0.0) * len(share.ids))
     training.step(criterion(model(x[share.ids]), y[share.ids]))
     if share.ends_epoch and training.first:
         training.log(accuracy=(model(x).argmax(dim=1) == y).float().mean().item())

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from multiprocessing.process import BaseProcess
 
+    from kfp_volcano.elastic.sharding import Order
     from kfp_volcano.schemas.events import Event
 
 __all__ = ["PATIENCE_S", "Job"]
@@ -157,11 +158,22 @@ class Job:
         """The log of operations."""
         return read_events({path.name: path.read_text().splitlines() for path in self.folder.glob("events/*.jsonl")})
 
-    def audit(self, manifest: Path | None = None) -> ledger.Audit:
+    def shares(self) -> dict[int, dict[str, int]]:
+        """How many samples each pod fed, by the step; of the tries at it, the last that is on file."""
+        found: dict[int, dict[str, int]] = {}
+        for path in (self.folder / "ledger").glob("*.jsonl"):
+            for line in path.read_text().splitlines():
+                if '"feed"' in line:
+                    entry = json.loads(line)
+                    found.setdefault(entry["step"], {})[path.name.rpartition("-")[0]] = len(entry["ids"])
+        return found
+
+    def audit(self, manifest: Path | None = None, *, order: Order | None = None) -> ledger.Audit:
         """Adds up the ledgers behind the final weights, or those with another manifest."""
         about = json.loads((manifest or self.folder / "final" / "manifest.json").read_text())
         files = {path.name: path.read_text().splitlines() for path in (self.folder / "ledger").glob("*.jsonl")}
-        plan = Plan(size=about["size"], batch=about["batch"], epochs=about["epochs"], seed=about["seed"])
+        said = {key: about[key] for key in ("size", "batch", "epochs", "seed", "last")}
+        plan = Plan(**said, order=order)
         return ledger.audit(files, about, expected=lambda before, count: plan.ids(plan.cursor(before), count))
 
     def end(self) -> None:

@@ -1,0 +1,68 @@
+"""A worker's part of a global batch, by positions: what is fed now, and what can be fetched ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kfp_volcano.elastic.sharding.plan import Cursor, Plan
+
+__all__ = ["Cut", "ahead", "cut"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Positions start..end-1 of an epoch's order."""
+
+    epoch: int
+    start: int
+    end: int
+    padding: int
+    """Copies without weight that come after them; none where there is no sample."""
+    counts: tuple[int, ...]
+    """Samples in the share of each rank, copies not counted."""
+    last: bool
+    """Whether the batch is its epoch's last."""
+
+    def ids(self, plan: Plan) -> NDArray[np.int64]:
+        """The samples to feed, then the copies: of these samples, round and round."""
+        found = plan.between(self.epoch, self.start, self.end)
+        return found if not self.padding else found.take(range(len(found) + self.padding), mode="wrap")
+
+
+def cut(plan: Plan, cursor: Cursor, batch: int, shares: Callable[[int], Sequence[int]], rank: int) -> Cut:
+    """The part of `rank` in the batch that comes after a cursor.
+
+    Args:
+        plan: The training's.
+        cursor: How far it has come.
+        batch: Samples in a global batch.
+        shares: How so many samples are shared out: how many of them each rank has.
+        rank: Of the worker.
+    """
+    count = plan.count(cursor, batch)
+    widths = shares(plan.width(cursor, batch))
+    ends = [min(end, count) for end in accumulate(widths, initial=0)]
+    counts = tuple(end - start for start, end in pairwise(ends))
+    return Cut(
+        epoch=cursor.epoch,
+        start=cursor.position + ends[rank],
+        end=cursor.position + ends[rank + 1],
+        padding=widths[rank] - counts[rank] if counts[rank] else 0,
+        counts=counts,
+        last=plan.after(cursor, count).epoch > cursor.epoch,
+    )
+
+
+def ahead(plan: Plan, cursor: Cursor, batch: int, shares: Callable[[int], Sequence[int]], rank: int) -> Iterator[Cut]:
+    """The parts of `rank` from a cursor to the end of the training, if nothing changes."""
+    while not plan.finished(cursor):
+        yield cut(plan, cursor, batch, shares, rank)
+        cursor = plan.after(cursor, plan.count(cursor, batch))
