@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+import psutil
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
@@ -128,6 +130,7 @@ class Torchrun(_Peer):
         )
         self._store = subprocess.Popen([sys.executable, "-c", program])
         self._agents: list[subprocess.Popen[bytes]] = []
+        self._gone: list[subprocess.Popen[bytes]] = []
 
     def begin(self, workers: int) -> None:
         """Returns when so many train."""
@@ -143,11 +146,12 @@ class Torchrun(_Peer):
             self.workers += 1
             return
         agent = self._agents.pop()
+        self._gone.append(agent)
         self.workers -= 1
         if kind == "leave":
             agent.terminate()
         else:
-            os.killpg(agent.pid, signal.SIGKILL)
+            _kill(agent)
 
     def _add(self) -> None:
         command = [
@@ -163,12 +167,19 @@ class Torchrun(_Peer):
 
     def end(self) -> None:
         """No process of it is left."""
-        for agent in self._agents:
-            with suppress(ProcessLookupError):
-                os.killpg(agent.pid, signal.SIGKILL)
+        for agent in self._agents + self._gone:
+            _kill(agent)
             agent.wait()
         self._store.kill()
         self._store.wait()
+
+
+def _kill(agent: subprocess.Popen[bytes]) -> None:
+    """Kills an agent and its workers, which are of sessions of their own, as the end of its pod would."""
+    with suppress(psutil.NoSuchProcess):
+        for process in [*psutil.Process(agent.pid).children(recursive=True), psutil.Process(agent.pid)]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 class Restart(_Peer):

@@ -8,7 +8,7 @@ MosaicML StreamingDataset's elastic determinism, without its divisibility rules)
 
 from __future__ import annotations
 
-from kfp_volcano.elastic.sharding.cut import Cut, ahead, cut
+from kfp_volcano.elastic.sharding.cut import Cut, cut
 from kfp_volcano.elastic.sharding.mixture import Mixture
 from kfp_volcano.elastic.sharding.order import order
 from kfp_volcano.elastic.sharding.orders import Files, Order, Sequential, Shuffled, blocks, samples_of
@@ -28,7 +28,6 @@ __all__ = [
     "Plan",
     "Sequential",
     "Shuffled",
-    "ahead",
     "apportion",
     "blocks",
     "bounds",

@@ -1,4 +1,4 @@
-"""A worker's part of a global batch, by positions: what is fed now, and what can be fetched ahead."""
+"""A worker's part of a global batch, by positions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from kfp_volcano.elastic.sharding.plan import Cursor, Plan
 
-__all__ = ["Cut", "ahead", "cut"]
+__all__ = ["Cut", "cut"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +59,3 @@ def cut(plan: Plan, cursor: Cursor, batch: int, shares: Callable[[int], Sequence
         counts=counts,
         last=plan.after(cursor, count).epoch > cursor.epoch,
     )
-
-
-def ahead(plan: Plan, cursor: Cursor, batch: int, shares: Callable[[int], Sequence[int]], rank: int) -> Iterator[Cut]:
-    """The parts of `rank` from a cursor to the end of the training, if nothing changes."""
-    while not plan.finished(cursor):
-        yield cut(plan, cursor, batch, shares, rank)
-        cursor = plan.after(cursor, plan.count(cursor, batch))
