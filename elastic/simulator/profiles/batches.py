@@ -36,6 +36,7 @@ class Agent:
         self._seen: dict[tuple[int, int, int], Step] = {}
         self._model: StepTime | None = None
         self._chosen: dict[tuple[bool, int], Split] = {}
+        self._goodputs: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         self.gradients: Gradients | None = None
         """Of its last step; None before the first."""
         self.most_gpus = 0
@@ -52,12 +53,12 @@ class Agent:
         """Take up what a step showed."""
         if gradients != self.gradients:
             self.gradients = gradients
-            self._chosen.clear()
+            self._forget()
         if (nodes, gpus, local) not in self._seen:
             self._seen[nodes, gpus, local] = step
             self.most_gpus = max(self.most_gpus, gpus)
             self._model = None
-            self._chosen.clear()
+            self._forget()
 
     def split(self, nodes: int, gpus: int) -> Split:
         """The batch it chooses there."""
@@ -79,8 +80,14 @@ class Agent:
         gpus = np.arange(1, most + 1)
         if self.gradients is None:
             return gpus.astype(np.float64), gpus.astype(np.float64)
-        goodput, _, _ = self._best(self.gradients, np.repeat([1, 2], most), np.concatenate([gpus, gpus]))
-        return goodput[:most], goodput[most:]
+        if most not in self._goodputs:
+            goodput, _, _ = self._best(self.gradients, np.repeat([1, 2], most), np.concatenate([gpus, gpus]))
+            self._goodputs[most] = goodput[:most], goodput[most:]
+        return self._goodputs[most]
+
+    def _forget(self) -> None:
+        self._chosen.clear()
+        self._goodputs.clear()
 
     def _fitted(self) -> StepTime:
         if self._model is None:
