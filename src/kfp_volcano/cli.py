@@ -147,7 +147,8 @@ def render(spec: Path, *, workers: int | None, run_id: str, profiles: Path | Non
 def explain(field: str, *, schema: bool) -> None:
     """Print the documentation of a field, and what is below it.
 
-    Of a TrainingJob, or of the kind that the field begins with: QueueTree, GPUPools, Policy or ResourceProfiles.
+    Of a TrainingJob, or of the kind that the field begins with: QueueTree, GPUPools, Policy,
+    ResourceProfiles or Scenario.
 
     \b
     Example: kfp-volcano explain spec.elasticity
