@@ -109,7 +109,8 @@ def figures(outcome: Outcome) -> Figures:
         last = max(last, outcome.ended_at)
     capacity = outcome.gpus * (last - first)
     held = float(np.sum(np.sort([job.gpu_s for job in jobs])))
-    useful = float(np.sum(np.sort([job.done * job.alone_s * job.asked_gpus for job in jobs])))
+    works = [job.done * job.alone_s * job.asked_gpus for job in jobs if np.isfinite(job.alone_s)]
+    useful = float(np.sum(np.sort(works)))
     return Figures(
         jobs=len(jobs),
         not_ended=not_ended,
@@ -172,7 +173,7 @@ def _contended(
 
 def _rho(job: JobOutcome, contended_s: float) -> float | None:
     """JCT / (time alone · mean contention); `contended_s` is the JCT times that mean."""
-    if job.jct is None or job.alone_s <= 0 or contended_s <= 0:
+    if job.jct is None or not 0 < job.alone_s < np.inf or contended_s <= 0:
         return None
     return job.jct * job.jct / (job.alone_s * contended_s)
 
