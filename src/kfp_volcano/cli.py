@@ -32,6 +32,7 @@ from kfp_volcano.cli_schedules import schedule
 from kfp_volcano.cli_search import search
 from kfp_volcano.cli_top import top
 from kfp_volcano.cli_trace import trace
+from kfp_volcano.cli_whatif import whatif
 from kfp_volcano.errors import KfpVolcanoError, SpecError
 from kfp_volcano.reading import read_document
 from kfp_volcano.version import __version__
@@ -82,6 +83,7 @@ def main() -> None:
     Train without a pipeline:        kfp-volcano jobs submit job.yaml
     What goes on in the queues:      kfp-volcano top
     The story of a Job:              kfp-volcano trace NAMESPACE/JOB
+    What more GPUs would change:     kfp-volcano whatif --add-nodes 2
     Another size for a Job:          kfp-volcano resize vision/resnet-1a2b3c4d --workers 6 --for 2h
     Queues of departments and teams: kfp-volcano queues plan tree.yaml
     Pools of shared GPUs:            kfp-volcano pools plan pools.yaml
@@ -279,6 +281,7 @@ main.add_command(queues)
 main.add_command(pools)
 main.add_command(top)
 main.add_command(trace)
+main.add_command(whatif)
 main.add_command(resize)
 main.add_command(hold)
 main.add_command(release)
