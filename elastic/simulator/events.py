@@ -31,6 +31,8 @@ __all__ = ["COOLDOWN_S", "Events"]
 
 COOLDOWN_S = 60.0
 """Of jobs, the default of `elasticity.cooldown`."""
+RETURN_S = 10.0
+"""Until the gang of a job whose workers were taken by reclaim or preemption is made anew, seconds."""
 REPORT_S = 60.0
 """How old what training has reported of itself may be in a snapshot, seconds."""
 
@@ -173,7 +175,7 @@ class Events:
         for member in dict.fromkeys((*done.placed, *done.robbed)):
             life = self._lives[member.job.name]
             if life.workers and sum(map(bool, member.nodes)) < member.core:
-                self._break(life)
+                self._break(life, back_s=RETURN_S)
             else:
                 self._placed(life)
 
@@ -318,14 +320,14 @@ class Events:
         if self._autoscaler is not None:
             self._observer.forget(job)
 
-    def _break(self, life: Life) -> None:
-        """Its gang has lost a part: it waits anew as a whole."""
+    def _break(self, life: Life, *, back_s: float = 0.0) -> None:
+        """Its gang has lost a part: it waits anew as a whole, after a while."""
         life.course.advance(self._now)
         self._leave(life)
         life.broken = True
         life.course.restarts += 1
         life.course.hold((), self._sites.placement(()), 0.0)
-        self._plan(self._now, What.COMES, life.job.name)
+        self._plan(self._now + back_s, What.COMES, life.job.name)
 
     def _node(self, name: str, *, back: bool) -> None:
         """A node comes back; or it goes, and the gangs that have a part there wait anew as a whole."""

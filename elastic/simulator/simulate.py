@@ -9,6 +9,9 @@ from kfp_volcano.elastic.policies.choice import policy_for
 from kfp_volcano.elastic.policies.guards import Guarded
 from kfp_volcano.elastic.policies.settings import GuardSettings, ThresholdSettings, Up
 from kfp_volcano.elastic.policies.threshold import Threshold
+from kfp_volcano.elastic.simulator.allocators.optimus import Optimus
+from kfp_volcano.elastic.simulator.allocators.pollux import Pollux
+from kfp_volcano.elastic.simulator.allocators.tiresias import Tiresias
 from kfp_volcano.elastic.simulator.events import Events
 from kfp_volcano.elastic.simulator.intervals import Intervals
 from kfp_volcano.elastic.simulator.teams import by_team
@@ -38,7 +41,12 @@ def _greedy() -> Guarded:
     return Guarded(Threshold(settings=settings), GuardSettings(resizes_per_hour=None, benefit=0.0))
 
 
-_ALLOCATORS: dict[str, Maker] = {}
+_ALLOCATORS: dict[str, Maker] = {
+    Tiresias.name: lambda _: Tiresias(),
+    Optimus.name: lambda _: Optimus(),
+    Pollux.name: lambda _: Pollux(),
+}
+"""Schedulers that place all jobs themselves."""
 _FIXED: dict[str, Engine] = {
     "fifo": lambda scenario: Events(scenario, "fifo", None, by_priority=False),
     "priority": lambda scenario: Events(scenario, "priority", None),

@@ -21,7 +21,7 @@ _NODES = tuple(Node(name=f"node-{number}", gpus=4) for number in range(4))
 _SCALING = Scaling(serial=0.02)
 
 
-def _random(seed: int, jobs: int = 40) -> Scenario:
+def _random(seed: int, jobs: int = 24) -> Scenario:
     draw, at, made = random.Random(seed), 0.0, []
     for number in range(jobs):
         at += draw.choice([0.0, draw.expovariate(1 / 120)])
