@@ -7,7 +7,7 @@ import os
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +21,7 @@ from kfp_volcano.elastic.runtime.gradients import Gradients, Total
 from kfp_volcano.elastic.runtime.group import Group, Solo
 from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.learning import Learning
+from kfp_volcano.elastic.runtime.loading import Loader
 from kfp_volcano.elastic.runtime.lookout import Lookout
 from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
 from kfp_volcano.elastic.runtime.monitor import Monitor
@@ -121,7 +122,7 @@ class Training:
         if (threads := cpu_share(self._here, os.environ)) is not None:
             torch.set_num_threads(threads)
         self._state = State(model, optimizer, state or {}, self._plan, learning, settings.monitor)
-        self._dealer = Dealer(self._state, settings.sharding, self._crew.size, flat=self._flat)
+        self._dealer = Dealer(self._state, self._sizing, settings.sharding, self._crew.size, flat=self._flat)
         self._parts = Accumulation()
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
         self._group: Group = Solo(self._crew)
@@ -209,6 +210,29 @@ class Training:
         current.committed = self._settle(current.attempt)
         return current.committed
 
+    def loader(
+        self,
+        dataset: Any,
+        *,
+        workers: int = 2,
+        collate: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool | None = None,
+        prefetch: int = 2,
+    ) -> Loader:
+        """Iterates as the training itself does, over each share with its samples, fetched ahead: see `Loader`."""
+        return Loader(
+            self,
+            dataset,
+            self._plan,
+            coming=partial(self._dealer.ahead, lambda: self._group),
+            seed=self._plan.seed if self._reseed else None,
+            device=self._gradients.device,
+            workers=workers,
+            collate=collate,
+            pin_memory=pin_memory,
+            prefetch=prefetch,
+        )
+
     def log(self, **values: float) -> None:
         """Records values of the present state, like the accuracy, for the report and the progress display."""
         plain = {name: float(value) for name, value in values.items()}
@@ -264,9 +288,7 @@ class Training:
             yield from self._parts_of(current)
 
     def _parts_of(self, current: Share) -> Iterator[Share]:
-        # The processes of a sharded model need each other's passes, and so equally many.
-        share = len(current.ids) if self._flat else max(current.attempt.counts)
-        for part in current.parts(self._sizing.parts(share * self._crew.size)):
+        for part in self._dealer.parts(current):
             self._share = part
             if self._reseed:
                 draws.reseed(self._plan.seed, current.attempt.samples, part.ids)
@@ -294,7 +316,7 @@ class Training:
         return True
 
     def _next(self) -> Share:
-        current = self._dealer.deal(self._group, self._state.watch.skips.room(self._state.cursor, self._batch))
+        current = self._dealer.deal(self._group)
         self._monitor.told(current.attempt)  # an evaluation that is due goes before the step's own work
         self._journal.feed(current.attempt, current.ids[: current.fed])
         self._given_at = time.perf_counter()
