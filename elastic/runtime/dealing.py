@@ -10,9 +10,9 @@ from kfp_volcano.elastic.runtime.share import Attempt, Share
 from kfp_volcano.elastic.sharding import apportion, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from kfp_volcano.elastic.runtime.group import Group
+    from kfp_volcano.elastic.runtime.membership import Membership
     from kfp_volcano.elastic.runtime.state import State
     from kfp_volcano.elastic.scaling.sizing import Sizing
     from kfp_volcano.elastic.sharding import Cursor
@@ -26,19 +26,23 @@ class Dealer:
     Args:
         state: What all share.
         sizing: How large a batch is, and what of it fits a worker at once.
+        membership: Who trains.
         sharding: `uniform`, or `proportional` to the speeds that all have seen.
         processes: Of each worker.
         flat: Whether a process without samples has nothing to do; where the model is sharded it has to take part in its
             siblings' passes.
     """
 
-    def __init__(self, state: State, sizing: Sizing, sharding: str, processes: int, *, flat: bool) -> None:
-        self._state, self._sizing, self._proportional = state, sizing, sharding == "proportional"
+    def __init__(
+        self, state: State, sizing: Sizing, membership: Membership, sharding: str, processes: int, *, flat: bool
+    ) -> None:
+        self._state, self._sizing, self._membership = state, sizing, membership
+        self._proportional = sharding == "proportional"
         self._processes, self._flat = processes, flat
 
-    def deal(self, group: Group) -> Share:
+    def deal(self) -> Share:
         """This process' share of the next batch."""
-        return self._share(group, self._state.cursor)
+        return self._share(self._state.cursor)
 
     def parts(self, share: Share) -> Iterator[Share]:
         """The share in the parts in which it is fed."""
@@ -46,7 +50,7 @@ class Dealer:
         samples = len(share.ids) if self._flat else max(share.attempt.counts)
         return share.parts(self._sizing.parts(samples * self._processes))
 
-    def ahead(self, group: Callable[[], Group], steps: int) -> Iterator[Share]:
+    def ahead(self, steps: int) -> Iterator[Share]:
         """The parts that come within so many steps, the next one first, if each commits and nobody comes or goes.
 
         Of all but the next step `attempt` is not what it will be.
@@ -57,13 +61,13 @@ class Dealer:
             cursor = self._passed(cursor)
             if state.plan.finished(cursor):
                 return
-            share = self._share(group(), cursor)
+            share = self._share(cursor)
             if len(share.ids):
                 yield from self.parts(share)
             cursor = state.plan.after(cursor, share.attempt.count)
 
-    def _share(self, group: Group, cursor: Cursor) -> Share:
-        state, plan = self._state, self._state.plan
+    def _share(self, cursor: Cursor) -> Share:
+        state, plan, group = self._state, self._state.plan, self._membership.group
 
         def shares(count: int) -> list[int]:
             if self._proportional:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from kfp_volcano.elastic.runtime.events import Events
 from kfp_volcano.elastic.runtime.memory import advise_on_memory
 from kfp_volcano.elastic.runtime.stragglers import Stragglers
 from kfp_volcano.elastic.runtime.watchdog import Watchdog
@@ -14,10 +13,10 @@ from kfp_volcano.schemas.events import Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kfp_volcano.elastic.runtime.events import Events
     from kfp_volcano.elastic.runtime.group import Group
     from kfp_volcano.elastic.runtime.message import Row
     from kfp_volcano.elastic.runtime.share import Attempt
-    from kfp_volcano.elastic.runtime.state import State
     from kfp_volcano.elastic.runtime.surroundings import Surroundings
     from kfp_volcano.elastic.runtime.wishes import Wishes
 
@@ -29,15 +28,14 @@ class Lookout:
 
     Args:
         here: the process's place in its Job.
-        state: of the training.
         wishes: take the wish to leave.
+        events: where it is told what was seen.
         group: gives the workers that train now.
     """
 
-    def __init__(self, here: Surroundings, state: State, wishes: Wishes, *, group: Callable[[], Group]) -> None:
+    def __init__(self, here: Surroundings, wishes: Wishes, events: Events, *, group: Callable[[], Group]) -> None:
         settings = here.settings
         self._pod, self._wishes, self._then = here.pod, wishes, settings.straggler_then
-        events = Events(here.job_dir, owner=here.owner, position=lambda: (state.steps, state.samples))
         self._events = events
         advise_on_memory(events)
         self._watchdog = Watchdog(settings.hang_s, waited_for=lambda: group().waited_for(), events=events)
@@ -73,7 +71,6 @@ class Lookout:
     def close(self) -> None:
         """Looks no more."""
         self._watchdog.close()
-        self._events.close()
 
     def _slow(self, times: float) -> None:
         message = f"{self._pod} takes {times:.1f} times as long for a sample as the other workers"

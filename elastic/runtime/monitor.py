@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.runtime.evaluation import Evaluation, Part
-from kfp_volcano.elastic.runtime.events import Events, Kind
+from kfp_volcano.elastic.runtime.events import Kind
 from kfp_volcano.errors import TrainingStoppedError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.monitoring import Seen
     from kfp_volcano.elastic.runtime.crew import Crew
+    from kfp_volcano.elastic.runtime.events import Events
     from kfp_volcano.elastic.runtime.gradients import Total
     from kfp_volcano.elastic.runtime.group import Group
     from kfp_volcano.elastic.runtime.journal import Journal
@@ -47,6 +48,7 @@ class Monitor:
         journal: the ledger.
         checkpoints: where a rollback goes back to; where there is nothing the learning rate is lowered instead.
         evaluation: the training code's own.
+        events: where it is told what was seen and done.
     """
 
     def __init__(
@@ -57,10 +59,11 @@ class Monitor:
         journal: Journal,
         checkpoints: Unsaved,
         evaluation: Evaluation,
+        events: Events,
     ) -> None:
         self._state, self._crew, self._journal = state, crew, journal
         self._checkpoints, self._evaluation = checkpoints, evaluation
-        self.events = Events(here.job_dir, owner=here.owner, position=lambda: (state.steps, state.samples))
+        self._events = events
         self._mark = None if here.job_dir is None else here.job_dir / _MARK
         self._norm = -1.0
         self._resized: MembershipChange | None = None
@@ -92,9 +95,9 @@ class Monitor:
             state.metrics.update(known)
             self._journal.metric(state, samples=state.samples, epoch=state.epoch, values=known)
             told = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-            self.events.add(Kind.EVALUATED, f"{told}{', the best so far' if judged.best else ''}", **metrics)
+            self._events.add(Kind.EVALUATED, f"{told}{', the best so far' if judged.best else ''}", **metrics)
             if judged.stop:
-                self.events.add(Kind.STOPPED_EARLY, f"training has finished: {state.stopped_early}")
+                self._events.add(Kind.STOPPED_EARLY, f"training has finished: {state.stopped_early}")
         return judged.best
 
     def last(self, group: Group, exchange: Callable[[Sequence[float]], list[list[float]] | None]) -> bool:
@@ -104,7 +107,7 @@ class Monitor:
         if found is None:
             if own.evaluated:
                 words = "the finished training was not evaluated whole: a worker was lost, or took too long"
-                self.events.add(Kind.EVALUATION_FAILED, words)
+                self._events.add(Kind.EVALUATION_FAILED, words)
             return False
         return self.evaluated([Part(int(count), tuple(values)) for count, *values in found], first=group.rank == 0)
 
@@ -121,7 +124,7 @@ class Monitor:
         change = state.history.changes[-1] if state.history.changes else None
         if change is not None and change != self._resized and change.step == state.steps and first:
             words = f"{change.to_workers} workers train instead of {change.from_workers}"
-            self.events.add(Kind.RESIZED, words, pause_s=change.pause_s, steps_lost=change.steps_lost)
+            self._events.add(Kind.RESIZED, words, pause_s=change.pause_s, steps_lost=change.steps_lost)
         self._resized = change
         found = watch.observe(
             step=attempt.step,
@@ -135,7 +138,7 @@ class Monitor:
         turned = False
         for seen in found:
             if first:
-                self.events.add(seen.kind, seen.message, began=seen.step, then=watch.consequence(seen), **seen.facts)
+                self._events.add(seen.kind, seen.message, began=seen.step, then=watch.consequence(seen), **seen.facts)
             turned = self._follow(seen, watch.consequence(seen), first=first)
             if turned:
                 break  # the rest was about a state that is no more
@@ -193,11 +196,11 @@ class Monitor:
             case "stopGrowing":
                 measures.growth_stopped = seen.message
                 if first:
-                    self.events.add(Kind.GROWTH_STOPPED, "the autoscaler is told to add no workers")
+                    self._events.add(Kind.GROWTH_STOPPED, "the autoscaler is told to add no workers")
             case "stop":
                 measures.stopped = seen.message
                 if first:
-                    self.events.add(Kind.STOPPED, f"training ends as failed: {seen.message}")
+                    self._events.add(Kind.STOPPED, f"training ends as failed: {seen.message}")
             case "alert" if seen.kind is Kind.RECOVERED:
                 measures.growth_stopped = ""
             case _:
@@ -207,7 +210,7 @@ class Monitor:
     def _lower(self, *, first: bool) -> None:
         factor = self._state.watch.lower()
         if first:
-            self.events.add(Kind.RATE_LOWERED, f"the learning rate is {factor:.3g} of its own", factor=factor)
+            self._events.add(Kind.RATE_LOWERED, f"the learning rate is {factor:.3g} of its own", factor=factor)
 
     def _roll_back(self, seen: Seen, *, first: bool) -> bool:
         """Goes back to the newest checkpoint from before a fault; False where there is none."""
@@ -217,7 +220,7 @@ class Monitor:
         if saved is None:
             if first:
                 words = f"there is no checkpoint from before step {seen.step}: the learning rate is lowered instead"
-                self.events.add(Kind.CHECKPOINT_FAILED, words)
+                self._events.add(Kind.CHECKPOINT_FAILED, words)
             return False
         parent, from_step, workers = state.lineage, state.steps, state.history.workers
         measures, batches, history = watch.measures, watch.batches, state.history.state_dict()
@@ -234,10 +237,10 @@ class Monitor:
         if first:
             checkpoints.withdraw(beyond=state.steps)
             words = f"back from step {from_step} to the checkpoint of step {state.steps}"
-            self.events.add(Kind.ROLLED_BACK, words, from_step=from_step, to_step=state.steps, why=seen.message)
+            self._events.add(Kind.ROLLED_BACK, words, from_step=from_step, to_step=state.steps, why=seen.message)
             if skipped:
                 words = f"the {skipped} batches from the one before step {seen.step} on are not fed again"
-                self.events.add(Kind.BATCHES_SKIPPED, words, batches=skipped)
+                self._events.add(Kind.BATCHES_SKIPPED, words, batches=skipped)
         if not skipped:
             self._lower(first=first)
         if fine not in {0, workers}:
@@ -249,7 +252,7 @@ class Monitor:
         measures.size, measures.size_asked_at = fine, time.time()
         if first:
             words = f"training was fine with {fine} workers and has {workers}: the autoscaler is told"
-            self.events.add(Kind.SIZE_ASKED, words, size=fine, workers=workers)
+            self._events.add(Kind.SIZE_ASKED, words, size=fine, workers=workers)
 
     def _pass_over(self) -> None:
         state = self._state

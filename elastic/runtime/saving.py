@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.runtime.checkpoints import Best, Checkpoints, Final, Saver, load_final, open_store
-from kfp_volcano.elastic.runtime.events import Events, Kind
+from kfp_volcano.elastic.runtime.events import Kind
 from kfp_volcano.elastic.runtime.shards import to_whole
 from kfp_volcano.errors import Problem, SpecError
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.runtime.checkpoints import Manifest
     from kfp_volcano.elastic.runtime.crew import Crew
+    from kfp_volcano.elastic.runtime.events import Events
     from kfp_volcano.elastic.runtime.state import State
     from kfp_volcano.elastic.runtime.surroundings import Surroundings
 
@@ -171,7 +172,6 @@ class Saving(Unsaved):
     def close(self) -> None:
         """See above."""
         self._saver.close()
-        self._events.close()
 
     def _refuse_foreign(self, manifest: Manifest, what: str) -> None:
         """Going on with other data would feed samples twice or never; and its checkpoints would make room for ours."""
@@ -250,9 +250,8 @@ class Saving(Unsaved):
             self._saver.finish()
 
 
-def saving(here: Surroundings, state: State, crew: Crew, *, sync: Callable[[], None]) -> Unsaved:
+def saving(here: Surroundings, state: State, crew: Crew, events: Events, *, sync: Callable[[], None]) -> Unsaved:
     """What a training saves: all of it where there is a job folder, else nothing. The arguments are Saving's."""
-    events = Events(here.job_dir, owner=here.owner, position=lambda: (state.steps, state.samples))
     if here.job_dir is None:
         return Unsaved(here, state, events)
     return Saving(here, state, events, crew, job_dir=here.job_dir, sync=sync)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,21 +15,21 @@ from kfp_volcano.elastic.runtime.accumulation import Accumulation
 from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.dealing import Dealer
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
-from kfp_volcano.elastic.runtime.events import Kind
-from kfp_volcano.elastic.runtime.gradients import Gradients, Total
-from kfp_volcano.elastic.runtime.group import Group, Solo
+from kfp_volcano.elastic.runtime.events import Events, Kind
+from kfp_volcano.elastic.runtime.gradients import Gradients
 from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.learning import Learning
 from kfp_volcano.elastic.runtime.loading import Loader
 from kfp_volcano.elastic.runtime.lookout import Lookout
-from kfp_volcano.elastic.runtime.message import Decision, Flag, Row
+from kfp_volcano.elastic.runtime.membership import Membership
 from kfp_volcano.elastic.runtime.monitor import Monitor
 from kfp_volcano.elastic.runtime.progress import Reporter
-from kfp_volcano.elastic.runtime.replica_group import SILENCE_S, ReplicaGroup
+from kfp_volcano.elastic.runtime.replica_group import ReplicaGroup
 from kfp_volcano.elastic.runtime.saving import saving
+from kfp_volcano.elastic.runtime.settling import Settler
 from kfp_volcano.elastic.runtime.shards import sharded
 from kfp_volcano.elastic.runtime.state import State
-from kfp_volcano.elastic.runtime.summing import exchanged, summed
+from kfp_volcano.elastic.runtime.summing import exchanged
 from kfp_volcano.elastic.runtime.surroundings import Surroundings, cpu_share, end_script_with_exit_code
 from kfp_volcano.elastic.runtime.wishes import LEFT, Wishes
 from kfp_volcano.elastic.sharding import Data, samples_of
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from torch.optim.lr_scheduler import LRScheduler
 
-    from kfp_volcano.elastic.runtime.share import Attempt, Share
+    from kfp_volcano.elastic.runtime.share import Share
     from kfp_volcano.elastic.runtime.state import Stateful
     from kfp_volcano.elastic.scaling import Rule
     from kfp_volcano.elastic.sharding import Last, Order
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Training"]
 
-_BACKOFF_S = 0.05
 _FINAL_PATIENCE_S = 10.0
 
 _log = logging.getLogger(__name__)
@@ -113,7 +111,7 @@ class Training:
             self._here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
             settings, data = self._here.settings, Data(samples_of(size, order), epochs, seed, last, order)
             learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, data=data)
-            self._plan, self._sizing = learning.plan, learning.sizing
+            self._plan = learning.plan
             self._crew = Crew(self._here.rank, self._here.processes)
             self._flat = not sharded(model, optimizer, self._crew.size)
         except SpecError:
@@ -122,37 +120,48 @@ class Training:
         if (threads := cpu_share(self._here, os.environ)) is not None:
             torch.set_num_threads(threads)
         self._state = State(model, optimizer, state or {}, self._plan, learning, settings.monitor)
-        self._dealer = Dealer(self._state, self._sizing, settings.sharding, self._crew.size, flat=self._flat)
         self._parts = Accumulation()
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
-        self._group: Group = Solo(self._crew)
+        self._wishes = Wishes()
+        self._membership = Membership(self._crew, self._wishes)
+        self._dealer = Dealer(
+            self._state, learning.sizing, self._membership, settings.sharding, self._crew.size, flat=self._flat
+        )
         self._journal = Journal(self._here)
-        self._reporter: Reporter | None = None
-        self._saving = saving(self._here, self._state, self._crew, sync=self._journal.sync)
+        self._events = Events(self._here.job_dir, owner=self._here.owner, position=lambda: (self.steps, self.samples))
+        self._saving = saving(self._here, self._state, self._crew, self._events, sync=self._journal.sync)
         together = 1 if self._flat else self._crew.size
         evaluation = Evaluation(evaluate, evaluation_size, together=together)
-        self._monitor = Monitor(self._state, self._here, self._crew, self._journal, self._saving, evaluation)
+        self._monitor = Monitor(
+            self._state, self._here, self._crew, self._journal, self._saving, evaluation, self._events
+        )
+        self._lookout = Lookout(self._here, self._wishes, self._events, group=lambda: self._membership.group)
+        self._settler = Settler(
+            self._here,
+            self._state,
+            self._crew,
+            self._membership,
+            self._gradients,
+            self._parts,
+            flat=self._flat,
+            journal=self._journal,
+            saving=self._saving,
+            monitor=self._monitor,
+            lookout=self._lookout,
+            wishes=self._wishes,
+        )
         self._share: Share | None = None
         self._reseed = reseed
-        self._wishes = Wishes()
-        self._lookout = Lookout(self._here, self._state, self._wishes, group=lambda: self._group)
-        self._node, self._worker = Row.number_of(self._here.node), Row.number_of(self._here.owner)
-        self._summed_s = self._given_at = 0.0
-        # What the last step decided.
-        self._must_renew = True
-        self._parting = False
-        self._stray = False
-        self._silent_since: float | None = None
 
     @property
     def first(self) -> bool:
         """Whether this process is the one that evaluates, logs and prints. Changes when its worker leaves."""
-        return self._group.rank == 0
+        return self._membership.first
 
     @property
     def workers(self) -> int:
         """How many workers train now."""
-        return self._group.world // self._crew.size
+        return self._membership.workers
 
     @property
     def steps(self) -> int:
@@ -207,7 +216,7 @@ class Training:
             if current.opens and current.attempt.world == 1 and noise.looks(current.attempt.step):
                 self._parts.look(current, self._gradients.square())
             return False
-        current.committed = self._settle(current.attempt)
+        current.committed = self._settler.settle(current.attempt)
         return current.committed
 
     def loader(
@@ -224,7 +233,7 @@ class Training:
             self,
             dataset,
             self._plan,
-            coming=partial(self._dealer.ahead, lambda: self._group),
+            coming=self._dealer.ahead,
             seed=self._plan.seed if self._reseed else None,
             device=self._gradients.device,
             workers=workers,
@@ -250,29 +259,19 @@ class Training:
     def _finished(self) -> bool:
         return self._state.finished
 
-    @property
-    def _leads(self) -> bool:
-        """Whether this is a process of the first worker, which writes the checkpoints."""
-        return self._group.rank < self._crew.size
-
-    @property
-    def _batch(self) -> int:
-        """Samples in the global batch of as many workers as there are."""
-        return self._sizing.batch(self.workers)
-
     def _shares(self) -> Iterator[Share]:
+        here = self._membership
         while True:
-            self._saving.at_rest(first=self._leads)
+            self._saving.at_rest(first=here.leads)
             self._monitor.check()
-            not_yet_joined = self._group.rendezvous == ""
-            if not self._finished and (self._parting or (not_yet_joined and self._crew.any(self._wishes.leave))):
+            if not self._finished and here.leaves:
                 self._leave()
             if self._finished:
-                if self._silent_since is not None:
+                if here.silent:
                     return
                 # One more agreement, so that whoever missed the last step takes the state from those who have it.
-                self._must_renew = True
-            if self._must_renew and not self._renew():
+                here.must_renew = True
+            if here.must_renew and not self._renew():
                 if self._finished:
                     return
                 continue
@@ -283,7 +282,7 @@ class Training:
             self._state.optimizer.zero_grad(set_to_none=True)
             self._parts.begin()
             if len(current.ids) == 0:  # never where the model is sharded
-                self._settle(current.attempt)
+                self._settler.settle(current.attempt)
                 continue
             yield from self._parts_of(current)
 
@@ -300,111 +299,20 @@ class Training:
     def _end_together(self) -> None:
         """The last thing that workers do together: what the model that came out is like."""
         device = self._gradients.device
-        exchange = partial(exchanged, group=self._group, crew=self._crew, flat=self._flat, device=device)
-        if self._monitor.last(self._group, exchange) and self._leads:
+        exchange = partial(exchanged, group=self._membership.group, crew=self._crew, flat=self._flat, device=device)
+        if self._monitor.last(self._membership.group, exchange) and self._membership.leads:
             self._saving.now(best=True)
 
     def _renew(self) -> bool:
-        step = -1 if self._stray else self._state.version
-        if not self._group.renew(step, patient=not self._finished):
-            if not self._parting and self._crew.any(self._wishes.leave):
-                self._parting = True
-                self._saving.now()  # whoever knew this state may be gone
-            time.sleep(_BACKOFF_S)
-            return False
-        self._must_renew = self._stray = False
-        return True
+        # Whoever else knew this state may be gone when this worker leaves instead.
+        return self._membership.renew(self._state.version, finished=self._finished, parting=self._saving.now)
 
     def _next(self) -> Share:
-        current = self._dealer.deal(self._group)
+        current = self._dealer.deal()
         self._monitor.told(current.attempt)  # an evaluation that is due goes before the step's own work
         self._journal.feed(current.attempt, current.ids[: current.fed])
-        self._given_at = time.perf_counter()
+        self._settler.given()
         return current
-
-    def _settle(self, attempt: Attempt) -> bool:
-        """Sums, and commits or discards; decides, as every worker does, what comes next."""
-        loss = self._parts.loss  # on a GPU this waits for the backward pass
-        row = Row(
-            state=Row.state_of(self._state.lineage),
-            flags=self._flags(),
-            silent_s=self._silent_s(),
-            count=attempt.mine,
-            loss=loss,
-            node=self._node,
-            worker=self._worker,
-            computed_s=time.perf_counter() - self._given_at,
-            summed_s=self._summed_s,
-            noise=Row.noise_of(self._state.noise.scale),
-            **self._monitor.told(attempt),
-        )
-        began = time.perf_counter()
-        lengths = noise.looks(attempt.step) if attempt.world > 1 else self._parts.first is not None
-        whole, crew = self._state.watch.wants_norm, self._crew
-        total = summed(self._gradients, row.numbers(), self._group, crew, flat=self._flat, lengths=lengths, whole=whole)
-        self._summed_s = time.perf_counter() - began
-        self._saving.computed()
-        rows = [Row.of(values) for values in total.rows] if total else []
-        reason = Row.disagreement(rows, attempt.counts)
-        if reason:
-            self._stray = bool(rows) and rows[0].state != row.state
-            self._discard(attempt, reason)
-            return False
-        self._group.settle(ok=True)
-        if self._monitor.evaluated(rows, first=self.first) and self._leads:
-            self._saving.now(best=True)
-        self._commit(attempt, rows, total)
-        turned = self._monitor.committed(attempt, rows, total)
-        self._lookout.committed(attempt, self._group.rendezvous, rows)
-        self._decide(rows)
-        if turned:  # saved soon, so that a restart knows of it
-            self._must_renew, self._parting = True, self._silent_since is not None
-            self._wishes.save = True
-        return True
-
-    def _flags(self) -> Flag:
-        save = self._saving.overdue(first=self.first)
-        flags = self._wishes.flags(renew=self.first and self._group.due(), save=save)
-        return flags if self._group.holds() else flags | Flag.LOST
-
-    def _silent_s(self) -> float:
-        return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
-
-    def _commit(self, attempt: Attempt, rows: list[Row], total: Total | None) -> None:
-        now, loss = time.time(), sum(row.loss for row in rows)
-        samples = self._plan.samples(self._plan.after(self._state.cursor, attempt.count))
-        lr = self._monitor.lr_factor * self._state.learning.prepare(
-            workers=attempt.workers, samples=self.samples, count=attempt.count, noise_scale=rows[0].noise_scale
-        )
-        lineage = self._journal.commit(attempt, loss=loss, samples=samples, lr=lr, at=now)
-        with self._monitor.rate():
-            self._state.optimizer.step()
-        self._state.committed(attempt, lineage, rows, total, first=self._parts.first, batch=self._batch, at=now)
-        if self.first and self._reporter is not None and (self._reporter.due() or self._finished):
-            self._reporter.offer(self._state.progress(workers=self.workers, batch=self._batch, loss=loss, lr=lr))
-
-    def _discard(self, attempt: Attempt, reason: str) -> None:
-        _log.info("step %d is done again: %s", attempt.step, reason)
-        self._journal.discard(attempt, reason)
-        self._state.history.discard()
-        self._group.settle(ok=False, reason=reason)
-        self._must_renew = True
-        self._parting = self._silent_since is not None
-
-    def _decide(self, rows: list[Row]) -> None:
-        decision = Decision.of(rows, silence_s=SILENCE_S)
-        first = self._group.rank - self._crew.rank
-        if any(Flag.LEAVING in row.flags for row in rows[first : first + self._crew.size]):
-            self._wishes.leave = True
-            self._parting = decision.part
-            if not decision.part and self._silent_since is None:
-                self._group.fall_silent()
-                self._silent_since = time.monotonic()
-        self._group.parting = decision.leaving
-        self._must_renew = decision.renew
-        if decision.save:
-            self._wishes.save = False
-            self._saving.agreed(everyone_leaves=decision.everyone)
 
     # ------------------------------------------------------------------ begin and end
 
@@ -415,8 +323,8 @@ class Training:
             self._crew.level(self._state.state_dict, self._state.load_state_dict)
         self._journal.start(self._plan, self._state)
         if here.coordinator is not None:
-            self._reporter = Reporter(here.coordinator)
-            self._group = ReplicaGroup(
+            self._settler.reporter = Reporter(here.coordinator)
+            self._membership.group = ReplicaGroup(
                 crew=self._crew,
                 flat=self._flat,
                 coordinator=here.coordinator,
@@ -430,23 +338,24 @@ class Training:
 
     def _leave(self) -> None:
         self._journal.leave(self.steps, "SIGTERM")
-        self._monitor.events.add(Kind.LEFT, f"left after step {self.steps}, as it was told to")
+        self._events.add(Kind.LEFT, f"left after step {self.steps}, as it was told to")
         self._crew.part()
         raise SystemExit(LEFT)
 
     def _finish(self) -> None:
         """Leaves the final model behind, once: the first worker writes it, the next one where it does not come."""
-        self._group.close()
-        self._saving.finish(_FINAL_PATIENCE_S * (self._group.rank // self._crew.size))
+        group = self._membership.group
+        group.close()
+        self._saving.finish(_FINAL_PATIENCE_S * (group.rank // self._crew.size))
         self._journal.leave(self.steps, "finished")
-        self._monitor.events.add(Kind.FINISHED, f"nothing is left to train after step {self.steps}")
+        self._events.add(Kind.FINISHED, f"nothing is left to train after step {self.steps}")
         self._crew.part()
 
     def _release(self) -> None:
-        self._group.close()
+        self._membership.group.close()
         self._saving.close()
         self._lookout.close()
-        if self._reporter is not None:
-            self._reporter.close()
+        if self._settler.reporter is not None:
+            self._settler.reporter.close()
         self._journal.close()
-        self._monitor.events.close()
+        self._events.close()

@@ -58,8 +58,13 @@ class Training(Protocol):
 class Work(Protocol):
     """What a job has to do."""
 
-    def begin(self) -> Training:
-        """The training at its start."""
+    def begin(self, *, adaptive: bool = False) -> Training:
+        """The training at its start.
+
+        Args:
+            adaptive: It chooses its batch anew as its size changes, where its work knows what a batch is worth; else
+                it keeps to the one that its scenario gives it.
+        """
 
     def alone_s(self, gpus: int) -> float:
         """Seconds it would take from start to end on so many GPUs, packed as tightly as they go, for itself."""

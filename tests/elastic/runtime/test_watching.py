@@ -11,6 +11,7 @@ import torch
 
 from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
+from kfp_volcano.elastic.runtime.events import Events
 from kfp_volcano.elastic.runtime.gradients import Total
 from kfp_volcano.elastic.runtime.group import Solo
 from kfp_volcano.elastic.runtime.journal import Journal
@@ -49,8 +50,9 @@ class Worker:
         self.optimizer, self.model = optimizer, model
         self.state = State(model, optimizer, {}, learning.plan, learning, self.settings)
         here = Surroundings.read({}, job_dir=self.folder)
-        self.checkpoints = saving(here, self.state, Crew(), sync=lambda: None)
-        self.monitor = Monitor(self.state, here, Crew(), Journal(here), self.checkpoints, self.evaluation)
+        events = Events(self.folder, owner=here.owner, position=lambda: (self.state.steps, self.state.samples))
+        self.checkpoints = saving(here, self.state, Crew(), events, sync=lambda: None)
+        self.monitor = Monitor(self.state, here, Crew(), Journal(here), self.checkpoints, self.evaluation, events)
 
     def step(self, loss: float, *, workers: int = 2, norm: float = 1.0) -> bool:
         """A step that all commit; whether training went back."""

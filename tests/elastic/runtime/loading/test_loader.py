@@ -91,15 +91,15 @@ def test_a_step_that_is_done_again_has_its_samples_still() -> None:
     """Nothing is fetched twice for it."""
     model = torch.nn.Linear(2, 1)
     training = Training(model, torch.optim.SGD(model.parameters(), lr=0.001), batch=8, size=SIZE, epochs=1)
-    seen, settle = [], training._settle
+    seen, settle = [], training._settler.settle
 
     def failing(attempt: Any) -> bool:
         if len(seen) == 2:
-            training._discard(attempt, "a test")
+            training._settler._discard(attempt, "a test", stray=False)
             return False
         return settle(attempt)
 
-    training._settle = failing  # type: ignore[method-assign]
+    training._settler.settle = failing  # type: ignore[method-assign]
     for share, samples in training.loader(Noisy(), collate=first):
         seen.append((share.ids.tolist(), samples["x"][:, 1].tolist()))
         training.step(model(samples["x"]).mean())
