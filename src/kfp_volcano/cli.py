@@ -29,6 +29,7 @@ from kfp_volcano.cli_queues import queues
 from kfp_volcano.cli_reap import reap
 from kfp_volcano.cli_runs import submit
 from kfp_volcano.cli_schedules import schedule
+from kfp_volcano.cli_simulate import simulate
 from kfp_volcano.cli_top import top
 from kfp_volcano.cli_trace import trace
 from kfp_volcano.errors import KfpVolcanoError, SpecError
@@ -270,6 +271,7 @@ def demo(out: Path) -> None:
 main.add_command(doctor)
 main.add_command(submit)
 main.add_command(schedule)
+main.add_command(simulate)
 main.add_command(jobs)
 main.add_command(queues)
 main.add_command(pools)
