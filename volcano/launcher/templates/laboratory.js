@@ -256,7 +256,7 @@
     ...data.policies.map((one, place) => [several ? `Waited, ${one.name}` : "Waited", (job) => job[6][place], (value) => (value === null ? "never ran" : seconds(value))]),
     ...data.policies.map((one, place) => [several ? `Resizes, ${one.name}` : "Resizes", (job) => job[7][place]]),
   ];
-  const PART = 100, sorted = { column: 3, up: true };
+  const PART = 50, sorted = { column: 3, up: true };
   let count = PART;
   const head = document.querySelector("#table thead"), body = document.querySelector("#table tbody");
   const find = document.getElementById("find"), more = document.getElementById("more");
