@@ -87,9 +87,7 @@ class Goodput:
         return (snapshot.at // self.every_s + 1) * self.every_s if snapshot.jobs else None
 
 
-def _outlook(  # noqa: PLR0913 - what an outlook is made of
-    job: ElasticJob, goodput: JobGoodput, weight: float, at: float, room: Room, capacity: Capacity
-) -> Outlook:
+def _outlook(job: ElasticJob, goodput: JobGoodput, weight: float, at: float, room: Room, capacity: Capacity) -> Outlook:
     own = [room.named[node] for node in sorted(set(job.nodes)) if node in room.named]
     near = sum(spot.pods(job.shape, job.gpus_per_worker, later=True) for spot in own)
     return Outlook(job=job, goodput=goodput, capacity=capacity, weight=weight, near=near, at=at)

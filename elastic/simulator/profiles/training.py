@@ -75,9 +75,7 @@ class ProfiledTraining:
         if self.agent is None:
             return None
         application = self.application
-        return BatchRange(
-            least=application.base_batch, most=application.most_batch, least_each=application.least_local
-        )
+        return BatchRange(least=application.base_batch, most=application.most_batch, least_each=application.least_local)
 
     @property
     def pace(self) -> float | None:
