@@ -30,6 +30,7 @@ from kfp_volcano.cli_reap import reap
 from kfp_volcano.cli_runs import submit
 from kfp_volcano.cli_schedules import schedule
 from kfp_volcano.cli_search import search
+from kfp_volcano.cli_simulate import simulate
 from kfp_volcano.cli_top import top
 from kfp_volcano.cli_trace import trace
 from kfp_volcano.cli_whatif import whatif
@@ -276,6 +277,7 @@ main.add_command(doctor)
 main.add_command(submit)
 main.add_command(schedule)
 main.add_command(search)
+main.add_command(simulate)
 main.add_command(jobs)
 main.add_command(queues)
 main.add_command(pools)
