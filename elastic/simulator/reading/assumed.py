@@ -43,6 +43,8 @@ class Assumed:
     restart_s: float = 60.0
     load: float = 1.0
     """How much faster jobs come than they did: times of submission are divided by it."""
+    origin_s: float | None = None
+    """Which of the trace's times is the scenario's beginning; None: its first submission."""
     since_s: float = 0.0
     """From where in the trace, seconds after its first submission."""
     until_s: float = math.inf
@@ -81,7 +83,7 @@ def _windowed(jobs: Iterable[TraceJob], assumed: Assumed) -> list[TraceJob]:
     chosen = [job for job in ordered if begin <= job.at < end and (not assumed.only or job.name in assumed.only)][
         : assumed.limit
     ]
-    zero = ordered[0].at if not assumed.since_s else begin
+    zero = begin if assumed.since_s else ordered[0].at if assumed.origin_s is None else assumed.origin_s
     return [_at(job, (job.at - zero) / assumed.load) for job in chosen]
 
 
