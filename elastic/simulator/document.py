@@ -74,7 +74,7 @@ def _job(job: Job) -> dict[str, Any]:
         name=job.name,
         at=job.submitted_at,
         gpus=gpus,
-        gpusPerWorker=job.gpus_per_worker,
+        gpusPerWorker=_unless(1, job.gpus_per_worker),
         duration=duration_s,
         least=least if least != gpus else None,
         most=most if most != gpus else None,
@@ -83,9 +83,9 @@ def _job(job: Job) -> dict[str, Any]:
         team=job.team or None,
         priority=job.priority or None,
         classes=list(job.gpu_classes) or None,
-        start=job.start_s,
-        resize=job.resize_s,
-        restart=job.restart_s,
+        start=_unless(0.0, job.start_s),
+        resize=_unless(30.0, job.resize_s),
+        restart=_unless(60.0, job.restart_s),
     )
 
 
@@ -93,11 +93,16 @@ def _scaling(job: Job, least: int, most: int) -> dict[str, Any]:
     if isinstance(job.work, Traced):
         scaling = job.work.scaling
         points = [{"gpus": gpus, "speed": speed} for gpus, speed in scaling.points]
-        said = {"spread": scaling.spread, "classes": dict(scaling.classes) or None}
+        said = {"spread": _unless(1.0, scaling.spread), "classes": dict(scaling.classes) or None}
         return _said(**(said | ({"points": points} if points else {"serial": scaling.serial})))
     sizes = sorted({least, most, *(2**power for power in range(most.bit_length()) if least <= 2**power <= most)})
     times = [(gpus, job.work.alone_s(gpus)) for gpus in sizes]
     return {"points": [{"gpus": gpus, "speed": 1.0 / time} for gpus, time in times if 0 < time < math.inf]}
+
+
+def _unless(usual: float, value: float) -> float | None:
+    """A value, unless it is the one that counts where nothing is written."""
+    return None if value == usual else value
 
 
 def _said(**fields: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.simulator.document import document_of
 from kfp_volcano.elastic.simulator.promises import Promises, breaches
+from kfp_volcano.elastic.simulator.scenario import ROOT
 from kfp_volcano.elastic.simulator.shrinking import shrunk
 from kfp_volcano.elastic.simulator.simulate import simulate
 from kfp_volcano.elastic.simulator.source import generate
@@ -166,13 +167,17 @@ class _Stress:
 
 
 def _fits(scenario: Scenario) -> bool:
-    """Whether each job could run if it were alone: that one never starts which cannot shows nothing."""
+    """Whether each job could run if it were alone: that one never starts which cannot shows nothing.
+
+    Nor does it that queues do not get what they deserve where the nodes do not have so much.
+    """
 
     def could(job: Job) -> bool:
         nodes = [node for node in scenario.nodes if not job.gpu_classes or node.gpu_class in job.gpu_classes]
         return sum(node.gpus // job.gpus_per_worker for node in nodes) >= job.workers
 
-    return all(map(could, scenario.jobs))
+    deserved = sum(queue.deserved or 0 for queue in scenario.queues if queue.parent == ROOT)
+    return deserved <= scenario.gpus and all(map(could, scenario.jobs))
 
 
 def _written(scenario: Scenario) -> Scenario:
