@@ -322,6 +322,7 @@ class ReplicaGroup:
         if self._pg.stands(*self.place) and self.place[1] > 1:
             time.sleep(_LINGER_S)
         self._disconnect()
+        self._pg.end()
         self._store = None
 
     def _reach(self, *, patient: bool) -> bool:
