@@ -6,6 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from kfp_volcano.elastic.simulator.allocators.fifo import Fifo
+from kfp_volcano.elastic.simulator.allocators.optimus import Optimus
+from kfp_volcano.elastic.simulator.allocators.pollux import Pollux
+from kfp_volcano.elastic.simulator.allocators.tiresias import Tiresias
 from kfp_volcano.elastic.simulator.intervals import Intervals
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.policy import QueuePolicy
@@ -22,7 +25,12 @@ __all__ = ["POLICIES", "simulate"]
 Maker: TypeAlias = "Callable[[int], Allocator]"
 """Makes a scheduler from a seed."""
 
-_ALLOCATORS: dict[str, Maker] = {Fifo.name: lambda _: Fifo()}
+_ALLOCATORS: dict[str, Maker] = {
+    Fifo.name: lambda _: Fifo(),
+    Tiresias.name: lambda _: Tiresias(),
+    Optimus.name: lambda _: Optimus(),
+    Pollux.name: lambda _: Pollux(),
+}
 POLICIES = tuple(_ALLOCATORS)
 """What `simulate` knows by name."""
 

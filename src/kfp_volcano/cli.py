@@ -29,6 +29,7 @@ from kfp_volcano.cli_queues import queues
 from kfp_volcano.cli_reap import reap
 from kfp_volcano.cli_runs import submit
 from kfp_volcano.cli_schedules import schedule
+from kfp_volcano.cli_search import search
 from kfp_volcano.cli_simulate import simulate
 from kfp_volcano.cli_top import top
 from kfp_volcano.cli_trace import trace
@@ -86,6 +87,7 @@ def main() -> None:
     Queues of departments and teams: kfp-volcano queues plan tree.yaml
     Pools of shared GPUs:            kfp-volcano pools plan pools.yaml
     Is a training script elastic:    kfp-volcano check-script train.py
+    Which settings train best:       kfp-volcano search job.yaml --local --param env.LR=0.01,0.1
 
     \b
     Exit codes: 0 done · 1 the training failed · 2 wrong use or input ·
@@ -271,6 +273,7 @@ def demo(out: Path) -> None:
 main.add_command(doctor)
 main.add_command(submit)
 main.add_command(schedule)
+main.add_command(search)
 main.add_command(simulate)
 main.add_command(jobs)
 main.add_command(queues)

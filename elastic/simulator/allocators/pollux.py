@@ -45,22 +45,23 @@ class Pollux:
         costs = []
         for each in jobs:
             sizes = placeable(min(most_gpus(each), total), whole)
-            costs.append(_costs(each, at, sizes, fair, whole, total / len(nodes)))
+            base = speeds_of(each, [fair], total)[fair] * total / len(nodes)
+            costs.append(
+                _costs(each, at, {size: speed / base for size, speed in speeds_of(each, sizes, whole).items()})
+            )
         numbers = least(costs, total)
         return pack([(each, number) for each, number in zip(jobs, numbers, strict=True)], nodes)
 
 
-def _costs(each: Present, at: float, sizes: Sequence[int], fair: int, whole: int, node_gpus: float) -> dict[int, float]:
+def _costs(each: Present, at: float, speedups: Mapping[int, float]) -> dict[int, float]:
     """1/SPEEDUP of each number of GPUs."""
-    age, now = at - each.job.submitted_at, held(each.spots)
+    age = at - each.job.submitted_at
     factor = max(age - each.restarts * _DELAY_S, 0.0) / (age + _DELAY_S)
-    speeds = speeds_of(each, max(fair, now, *sizes))
-    base = speeds.at(fair) * node_gpus
-    found = {0: 0.0, **{size: speeds.at(size, together=size <= whole) / base for size in sizes}}
-    found = {size: speed * factor for size, speed in found.items()}
-    if now:
-        found[now] = max(found.get(now, 0.0), speeds.at(now, together=len(each.spots) == 1) / base)
-    return {size: 1 / (speed + _FLOOR) for size, speed in found.items()}
+    now = held(each.spots)
+    return {
+        0: 1 / _FLOOR,
+        **{size: 1 / (speedup * (1 if size == now else factor) + _FLOOR) for size, speedup in speedups.items()},
+    }
 
 
 def least(costs: Sequence[Mapping[int, float]], total: int) -> list[int]:

@@ -4,41 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from kfp_volcano.elastic.simulator.profiles.training import ProfiledTraining
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterable
 
     from kfp_volcano.elastic.simulator.allocators.allocator import Present
 
-__all__ = ["Speeds", "most_gpus", "speeds_of"]
+__all__ = ["most_gpus", "speeds_of"]
 
 _EXPLORE = 2
 """A job is given up to so many times the GPUs that it has had at most (Pollux)."""
 
 
-class Speeds:
-    """Progress a second with 1, 2, … GPUs, in units of its own."""
-
-    def __init__(self, together: NDArray[np.float64], apart: NDArray[np.float64]) -> None:
-        self._together = together
-        self._apart = apart
-
-    def at(self, gpus: int, *, together: bool = True) -> float:
-        """With so many GPUs, on one node or on more."""
-        return float((self._together if together else self._apart)[gpus - 1])
-
-
-def speeds_of(each: Present, most: int) -> Speeds:
-    """With up to so many GPUs."""
-    if isinstance(each.training, ProfiledTraining) and each.training.agent is not None:
-        return Speeds(*each.training.agent.goodputs(most))
-    if isinstance(each.training, ProfiledTraining):
-        return Speeds(np.arange(1.0, most + 1), np.arange(1.0, most + 1))
-    rates = 1 / np.array([each.job.work.alone_s(gpus) for gpus in range(1, most + 1)])
-    return Speeds(rates, rates)
+def speeds_of(each: Present, sizes: Iterable[int], whole: int) -> dict[int, float]:
+    """Progress a second with each number of GPUs, in units of its own; on nodes of `whole`, as few as it takes."""
+    training = each.training
+    if not isinstance(training, ProfiledTraining):
+        return {gpus: 1 / each.job.work.alone_s(gpus) for gpus in sizes}
+    if training.agent is None:
+        return {gpus: float(gpus) for gpus in sizes}
+    goodputs = training.agent.goodputs([(-(-gpus // whole), gpus) for gpus in sizes])
+    return {gpus: goodput for (_, gpus), goodput in goodputs.items()}
 
 
 def most_gpus(each: Present) -> int:

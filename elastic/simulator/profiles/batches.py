@@ -15,6 +15,8 @@ from kfp_volcano.elastic.policies.goodput.throughput import Observation, fit
 from kfp_volcano.elastic.simulator.profiles.application import Split
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from kfp_volcano.elastic.policies.goodput.throughput import StepTime
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Agent"]
 
-_TRIED = 50
+_PARTS = np.linspace(0, 1, 50)[:, None]
+"""Of the way from the smallest batch to the largest, in logarithms."""
 _HAIR = 1e-8
 _LEAST_S = 1e-8
 
@@ -36,7 +39,7 @@ class Agent:
         self._seen: dict[tuple[int, int, int], Step] = {}
         self._model: StepTime | None = None
         self._chosen: dict[tuple[bool, int], Split] = {}
-        self._goodputs: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        self._goodputs: dict[tuple[int, int], float] = {}
         self.gradients: Gradients | None = None
         """Of its last step; None before the first."""
         self.most_gpus = 0
@@ -72,18 +75,19 @@ class Agent:
             self._chosen[key] = application.bounded(Split(int(local[0]), int(accumulated[0])), gpus)
         return self._chosen[key]
 
-    def goodputs(self, most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Progress a second that it expects with 1, 2, … GPUs: on one node, and on more; with its best batch there.
+    def goodputs(self, at: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float]:
+        """Progress a second that it expects on so many nodes with so many GPUs, with its best batch there.
 
         In samples that are worth as much as in the smallest batch; where nothing was seen, it scales perfectly.
         """
-        gpus = np.arange(1, most + 1)
         if self.gradients is None:
-            return gpus.astype(np.float64), gpus.astype(np.float64)
-        if most not in self._goodputs:
-            goodput, _, _ = self._best(self.gradients, np.repeat([1, 2], most), np.concatenate([gpus, gpus]))
-            self._goodputs[most] = goodput[:most], goodput[most:]
-        return self._goodputs[most]
+            return {each: float(each[1]) for each in at}
+        missing = [each for each in at if each not in self._goodputs]
+        if missing:
+            nodes, gpus = np.array(missing).T
+            goodputs, _, _ = self._best(self.gradients, nodes, gpus)
+            self._goodputs.update(zip(missing, goodputs.tolist(), strict=True))
+        return {each: self._goodputs[each] for each in at}
 
     def _forget(self) -> None:
         self._chosen.clear()
@@ -108,7 +112,7 @@ class Agent:
         application, model = self._application, self._fitted()
         base, most = application.base_batch, application.most_batch
         least = np.maximum(base, np.minimum(application.least_local * gpus, most))
-        local = np.geomspace(least, most, _TRIED) / gpus
+        local = least * (most / least) ** _PARTS / gpus
         accumulated = np.ceil(local / application.most_local - _HAIR) - 1
         alone = (gpus == 1) & (local > base + _HAIR)
         accumulated = np.where(alone, np.maximum(accumulated, 1), accumulated)
