@@ -45,6 +45,7 @@ from kfp_volcano.elastic.runtime.manager import (
 )
 from kfp_volcano.elastic.runtime.process_group import process_group
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.events import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore
 
     from kfp_volcano.elastic.runtime.crew import Crew
+    from kfp_volcano.elastic.runtime.events import Events
     from kfp_volcano.elastic.runtime.manager import Manager
 
 __all__ = ["LEASE_S", "SILENCE_S", "ReplicaGroup"]
@@ -105,6 +107,7 @@ class ReplicaGroup:
         load: takes over another worker's state.
         cuda: whether gradients are on CUDA devices, and so go over NCCL instead of gloo.
         gone: whether this worker was told to leave: ends a wait for a lighthouse.
+        events: is told when the coordinator is lost, and when it is back.
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class ReplicaGroup:
         load: Callable[[dict[str, Any]], None],
         cuda: bool,
         gone: Callable[[], bool],
+        events: Events,
     ) -> None:
         self.rank, self.world, self.rendezvous = crew.rank, crew.size, ""
         self._crew, self._flat = crew, flat
@@ -126,6 +130,8 @@ class ReplicaGroup:
         self._address = address
         self._pod, self._name = name, ""
         self._state, self._load, self._gone = state, load, gone
+        self._events = events
+        self._lost_at: float | None = None
         self._fetches = crew.rank == 0 or not flat
         self._healed = False
         self._cuda = cuda
@@ -145,6 +151,8 @@ class ReplicaGroup:
         """See Group."""
         if self._crew.any(not self._lifeline_whole()):
             again = self._manager is not None
+            if again:
+                self._tell_lost()
             self._disconnect()
             if not (self._crew.all(self._reach(patient=patient)) and self._crew.all(self._connect())):
                 self._disconnect()
@@ -152,6 +160,7 @@ class ReplicaGroup:
             if again:
                 # The others do the same now; a lighthouse that does not know them yet would leave them out.
                 time.sleep(_REGROUP_S)
+            self._tell_back()
         manager = self._manager
         assert manager is not None  # noqa: S101 - _connect made it
         manager.load_state_dict({"step": step, "batches_committed": 0})
@@ -184,6 +193,19 @@ class ReplicaGroup:
         while found is None and self._crew.size == 1 and self._ask() is not None:
             found = ask_again(manager)
         return bool(found) and self._lifeline_whole()
+
+    def _tell_lost(self) -> None:
+        if self._crew.rank == 0 and self._lost_at is None and not self._silent:
+            self._lost_at = time.monotonic()
+            self._events.add(
+                Kind.COORDINATOR_LOST, f"the coordinator {self._coordinator} is gone, or cannot be reached"
+            )
+
+    def _tell_back(self) -> None:
+        if self._lost_at is not None:
+            seconds, self._lost_at = time.monotonic() - self._lost_at, None
+            words = f"the coordinator is there again, after {seconds:.1f} s"
+            self._events.add(Kind.COORDINATOR_BACK, words, seconds=seconds)
 
     @property
     def place(self) -> tuple[int, int]:

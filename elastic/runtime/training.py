@@ -319,6 +319,7 @@ class Training:
     def _begin(self) -> None:
         self._monitor.begin()
         here = self._here
+        self._events.add(Kind.STARTED, f"{here.pod or 'a worker outside any Job'} begins to train")
         if not self._saving.restore() and self._flat:
             self._crew.level(self._state.state_dict, self._state.load_state_dict)
         self._journal.start(self._plan, self._state)
@@ -334,6 +335,7 @@ class Training:
                 load=self._state.take_over,
                 cuda=self._gradients.device.type == "cuda",
                 gone=lambda: self._wishes.leave,
+                events=self._events,
             )
 
     def _leave(self) -> None:

@@ -57,6 +57,10 @@ class Gang:
         self.tasks.append(task)
         self._count(task, 1)
 
+    def leave(self, task: Task) -> None:
+        """Forget a pod; its place in `tasks` is the caller's to see to."""
+        self._count(task, -1)
+
     def set_status(self, task: Task, status: Status) -> None:
         """Move one of its pods on."""
         self._count(task, -1)

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.simulator.profiles.batches import Agent
-from kfp_volcano.schemas.records import Measured
+from kfp_volcano.schemas.records import BatchRange, Measured
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.simulator.profiles.application import Application, Gradients, Split
@@ -39,6 +39,7 @@ class ProfiledTraining:
         self._progress = 0.0
         self._batch: int | None = None
         self._gradients: Gradients | None = None
+        self._pace: float | None = None
         self._measured: dict[tuple[int, int], Measured] = {}
 
     @property
@@ -67,6 +68,19 @@ class ProfiledTraining:
     def measured(self) -> tuple[Measured, ...]:
         """How fast it was, by the number of workers and nodes, with the last batch there; a worker has one GPU."""
         return tuple(self._measured.values())
+
+    @property
+    def batch_range(self) -> BatchRange | None:
+        """What it chooses its batch from by itself; None where that was given."""
+        if self.agent is None:
+            return None
+        application = self.application
+        return BatchRange(least=application.base_batch, most=application.most_batch, least_each=application.least_local)
+
+    @property
+    def pace(self) -> float | None:
+        """Part of its progress that it made in a second, as it last trained; None before it has."""
+        return self._pace
 
     def advance(self, placement: Placement, seconds: float) -> float:
         """Train there for at most so long: the seconds until its end where that is within them, else `seconds`."""
@@ -112,7 +126,9 @@ class ProfiledTraining:
                 nodes=nodes,
                 compute_s=step.compute_s * (split.accumulated + 1),
             )
-        return gradients.gain(batch / application.base_batch) / seconds
+        goodput = gradients.gain(batch / application.base_batch) / seconds
+        self._pace = goodput / application.milestones[-1]
+        return goodput
 
     def _split(self, nodes: int, gpus: int) -> Split:
         if self.agent is not None:
