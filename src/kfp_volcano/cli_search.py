@@ -178,16 +178,16 @@ def _kubernetes(
         named[ENV_CLUSTER] = f"kubernetes:{context or ''}"
     own = start_own_ray()
     try:
-        with _interruptible():
-            yield named
+        try:
+            with _interruptible():
+                yield named
+        finally:
+            own.stop()  # first, so that no trial creates another
     except KeyboardInterrupt:
-        own.stop()
         for namespace in {job.namespace for job in jobs}:
             cancelled = cancel_trials(cluster, namespace, search_id)
             _say(f"{cancelled} Jobs in {namespace} are deleted")
         raise
-    finally:
-        own.stop()
 
 
 @contextmanager
@@ -200,6 +200,9 @@ def _interruptible() -> Iterator[None]:
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except KeyboardInterrupt:
+        _say("interrupted: the same command goes on with the search")
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
