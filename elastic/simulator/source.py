@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.simulator.loads import drawn_jobs, drawn_outages, scaling_of, stated_job
 from kfp_volcano.elastic.simulator.reading.assumed import Assumed
+from kfp_volcano.elastic.simulator.reading.kubernetes import dumped_scenario
 from kfp_volcano.elastic.simulator.reading.shape import largest_node
 from kfp_volcano.elastic.simulator.reading.sources import open_source
 from kfp_volcano.elastic.simulator.reading.trace import read_trace
@@ -39,7 +40,7 @@ def read_scenario(
     """The scenario that a path names.
 
     Args:
-        path: A Scenario document (YAML, or JSON), or a trace as `read_trace` takes it.
+        path: A Scenario document or a Kubernetes dump in YAML, or a trace as `read_trace` takes it.
         form: A trace's format.
         assumed: What a trace does not tell; a Scenario document says it itself.
         profiles: The folder of profiles, for Pollux' workloads.
@@ -51,6 +52,8 @@ def read_scenario(
     if is_document(path):
         source = open_source(path)
         document = parse(source.text.replace("\r\n", "\n"), source=source.name)
+        if document.get("kind") == "List":
+            return dumped_scenario(document, assumed or Assumed(), name=source.stem, source=source.name)
         return generate(scenario_spec(document, source=source.name), folder=path.parent, seed=seed, source=source.name)
     return read_trace(path, form=form, assumed=assumed, profiles=profiles)
 

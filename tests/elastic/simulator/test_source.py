@@ -116,6 +116,8 @@ def test_a_trace_s_jobs_are_taken_at_the_load_that_is_said(tmp_path):
     scenario = read(tmp_path, trace=trace, jobs=[{"name": "x", "gpus": 1, "duration": 1, "at": 20}])
     assert [(job.name, job.submitted_at) for job in scenario.jobs] == [("a", 0), ("x", 20), ("b", 50)]
     assert (scenario.jobs[0].min_workers, scenario.jobs[0].resize_s) == (2, 7.0)
+    with pytest.raises(SpecError, match="z: is no job of the trace"):
+        read(tmp_path, trace={**trace, "only": ["a", "z"]})
     with pytest.raises(SpecError, match="two jobs are called a"):
         read(tmp_path, trace=trace, jobs=[{"name": "a", "gpus": 1, "duration": 1}])
 
