@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["drawn", "generate", "is_document", "queues_of", "read_scenario"]
 
 _DOCUMENTS = (".yaml", ".yml")
+_KIND = re.compile(rb'"kind"\s*:\s*"Scenario"')
+_BEGINNING = 4096
+"""Bytes in which a document says what it is."""
 
 
 def read_scenario(
@@ -59,7 +63,10 @@ def read_scenario(
 
 
 def is_document(path: Path) -> bool:
-    """Whether a path is read as a Scenario document."""
+    """Whether a path is read as a Scenario document: YAML is, and JSON that says so as it begins."""
+    if path.name.endswith(".json") and path.is_file():
+        with path.open("rb") as file:
+            return _KIND.search(file.read(_BEGINNING)) is not None
     return path.name.endswith(_DOCUMENTS)
 
 

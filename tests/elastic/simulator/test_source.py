@@ -127,6 +127,8 @@ def test_json_in_a_yaml_file_and_line_ends_do_not_matter(tmp_path):
     text = json.dumps(document(cluster={"nodes": NODES}, jobs=[{"name": "a", "gpus": 1, "duration": 1}]), indent=1)
     (tmp_path / "s.yaml").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     assert read_scenario(tmp_path / "s.yaml").jobs[0].name == "a"
+    (tmp_path / "s.json").write_text(text)
+    assert read_scenario(tmp_path / "s.json").jobs[0].name == "a"
 
 
 def test_what_nothing_comes_of_is_refused(tmp_path):
