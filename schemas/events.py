@@ -37,6 +37,8 @@ class Kind(str, Enum):
     """The global batch has another size, or the learning rate followed it."""
     SHARES_CHANGED = "SharesChanged"
     """The workers' shares of a batch have other sizes."""
+    UPDATE_SKIPPED = "UpdateSkipped"
+    """The scaled gradients overflowed: no update, and a smaller loss scale."""
 
     CHECKPOINT_SAVED = "CheckpointSaved"
     CHECKPOINT_FAILED = "CheckpointFailed"
