@@ -29,7 +29,7 @@ import torch
 import live
 from kfp_volcano.schemas import names
 from live.job import Job
-from live.storm import Change, Storm, longest_pause
+from live.storm import Change, Storm, longest_pause, steps_lost_to_plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,7 +91,7 @@ def pauses(folder: Path, events: int, peer_events: int, random: Random) -> None:
     for metric, value in (("pause_p50", percent[49]), ("pause_p99", percent[98])):
         for peer, theirs in peers.items() or [("", [])]:
             tell("runtime", case, metric, value, "s", peer=peer, theirs=_at(theirs, metric))
-    lost = sum(audit.steps_lost(change.began, change.ended) for change in changes if change.planned)
+    lost = steps_lost_to_plans(changes, audit)
     tell("runtime", case, "steps_lost", lost, "planned steps")
     killed = sum(change.kind == "kill" for change in changes)
     tell("runtime", case, "steps_lost_to_kills", (len(audit.lost) - lost) / max(1, killed), "steps a kill")

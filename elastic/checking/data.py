@@ -93,7 +93,8 @@ def _slices(script: Script) -> Iterator[Finding]:
             lower, upper, step = (flow.tags(each) for each in (part.lower, part.upper, part.step))
             strided = Tag.RANK in lower and Tag.WORLD in step
             block = Tag.RANK in lower and (part.upper is None or Tag.RANK in upper)
-            if (strided or block) and not _of_a_batch(script, node, node.value):
+            right = _of_a_batch(script, node, node.value) or _block_at_a_position(script, node, part)
+            if (strided or block) and not right:
                 yield script.found(node, "KV201", f"`{script.shown(node)}` is a part by rank of what stays the same")
         elif Tag.RANK in flow.tags(part) and isinstance(node.value, ast.Call):
             split = node.value
@@ -149,6 +150,38 @@ def _of_a_batch(script: Script, node: ast.AST, source: ast.AST, seen: frozenset[
         return True  # a function made anew in each turn of a loop
     calls = list(flow.callers(function))
     return bool(calls) and all(_of_a_batch(script, call, call, seen | {function}) for call in calls)
+
+
+def _block_at_a_position(script: Script, node: ast.AST, part: ast.Slice) -> bool:
+    """Whether a slice is this rank's block of a batch that begins where the loop is.
+
+    `data[at + rank * share : at + (rank + 1) * share]`, or up to `+ share`: as wide as the ranks are apart. Who goes
+    through a region of its own takes smaller steps than that.
+    """
+    loops = script.flow.loops(node)
+    if not loops or part.lower is None or part.upper is None:
+        return False
+    lower, upper = script.known(part.lower), script.known(part.upper)
+    apart = {ast.unparse(width) for _, width in _times_rank(script, lower)}
+    wide = (
+        isinstance(upper, ast.BinOp)
+        and isinstance(upper.op, ast.Add)
+        and ast.unparse(upper.left) == ast.unparse(part.lower)
+        and ast.unparse(upper.right) in apart
+    )
+    next_ = any(
+        isinstance(rank, ast.BinOp) and ast.unparse(width) in apart for rank, width in _times_rank(script, upper)
+    )
+    return (wide or next_) and bool(names_in(lower) & _bound_in(loops[0]))
+
+
+def _times_rank(script: Script, value: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The products with a rank in a value: the rank, and what it is multiplied with."""
+    for each in ast.walk(value):
+        if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mult):
+            for rank, width in ((each.left, each.right), (each.right, each.left)):
+                if Tag.RANK in script.flow.tags(rank):
+                    yield rank, width
 
 
 def _bound_in(loop: ast.For | ast.AsyncFor | ast.While) -> set[str]:

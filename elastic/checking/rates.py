@@ -19,7 +19,9 @@ __all__ = ["rules"]
 
 _WARMUP = re.compile(r"warm_?up", re.IGNORECASE)
 _BATCH = re.compile(
-    r"(^|_)(batch|bs|bsz|batch_?size|micro_?batch(_size)?|train_batch_size)($|_(size|global|total|all))$", re.IGNORECASE
+    r"(^|_)(batch|bs|bsz|batch_?size|micro_?batch(_size)?|train_batch_size)($|_(size|global|total|all))$"
+    r"|(^|_)(samples|examples|sequences|images|items|rows|records|tokens)_(per|a)_(step|update|iteration|batch)$",
+    re.IGNORECASE,
 )
 _STEPS = re.compile(r"(^|_)(steps?|iters?|iterations|t_max|max_iter|num_batches|updates)($|_)", re.IGNORECASE)
 _EARLIER = re.compile(r"(^|_)(old|prev|previous|last|before|from|former|initial|prior)($|_)", re.IGNORECASE)

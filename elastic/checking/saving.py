@@ -288,7 +288,7 @@ def _incomplete(script: Script) -> Iterator[Finding]:
             handler in flow.ancestors(call) for handler in script.signal_handlers
         ):
             continue
-        content = _content(script, call.args[0])
+        content = script.known(call.args[0])
         lacks = []
         if Tag.OPTIMIZER not in kept and stateful:
             lacks.append("the optimizer's state")
@@ -301,20 +301,25 @@ def _incomplete(script: Script) -> Iterator[Finding]:
             else set()
         )
         plain = isinstance(content, ast.Dict) and all(isinstance(key, ast.Constant) for key in content.keys)
-        if bare or (plain and not any(_POSITION.search(str(key)) for key in keys)):
+        if bare or (
+            plain and not any(_POSITION.search(str(key)) for key in keys) and not _counts(script, call, content)
+        ):
             lacks.append("the position")
         if lacks:
             yield script.found(call, "KV305", f"`{script.shown(call)}` lacks {' and '.join(lacks)}")
 
 
-def _content(script: Script, value: ast.expr) -> ast.expr:
-    """What is saved; of a name, what it was last bound to where that is one thing."""
-    if isinstance(value, ast.Name):
-        known = [
-            part for target, part in script.assignments() if isinstance(target, ast.Name) and target.id == value.id
-        ]
-        return known[0] if len(known) == 1 else value
-    return value
+def _counts(script: Script, call: ast.Call, content: ast.expr) -> bool:
+    """Whether one of the values says which turn of a loop this is, whatever its key."""
+    if not isinstance(content, ast.Dict):
+        return False
+    turns = {
+        name
+        for loop in script.flow.loops(call)
+        if isinstance(loop, (ast.For, ast.AsyncFor))
+        for name in names_in(loop.target)
+    }
+    return any(isinstance(each, (ast.Name, ast.BinOp)) and bool(names_in(each) & turns) for each in content.values)
 
 
 def _has_state(script: Script, call: ast.Call) -> bool:

@@ -168,6 +168,13 @@ class Script:
             if each.value is not None:
                 yield each.target, each.value
 
+    def known(self, value: ast.expr) -> ast.expr:
+        """What a value stands for: of a name that is bound once, what it is bound to."""
+        if not isinstance(value, ast.Name):
+            return value
+        bound = [part for target, part in self.assignments() if isinstance(target, ast.Name) and target.id == value.id]
+        return bound[0] if len(bound) == 1 else value
+
     def found(self, node: ast.AST, code: str, what: str) -> Finding:
         """A finding at a node."""
         module = self.flow.module(node)

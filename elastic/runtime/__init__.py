@@ -41,6 +41,7 @@ from kfp_volcano.schemas.batch import Batch
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.runtime.crew import worker_device, worker_mesh
+    from kfp_volcano.elastic.runtime.loading import Loader, Streams
     from kfp_volcano.elastic.runtime.share import Share
     from kfp_volcano.elastic.runtime.state import Stateful
     from kfp_volcano.elastic.runtime.training import Training
@@ -50,9 +51,11 @@ __all__ = [
     "LEFT",
     "Batch",
     "Factors",
+    "Loader",
     "Share",
     "Situation",
     "Stateful",
+    "Streams",
     "Training",
     "worker_device",
     "worker_mesh",
@@ -63,8 +66,10 @@ os.environ.setdefault("RUST_LOG", "warn")
 
 _MODULES = {
     "LEFT": "wishes",
+    "Loader": "loading",
     "Share": "share",
     "Stateful": "state",
+    "Streams": "loading",
     "Training": "training",
     "worker_device": "crew",
     "worker_mesh": "crew",

@@ -125,6 +125,10 @@ class Monitor:
         if change is not None and change != self._resized and change.step == state.steps and first:
             words = f"{change.to_workers} workers train instead of {change.from_workers}"
             self._events.add(Kind.RESIZED, words, pause_s=change.pause_s, steps_lost=change.steps_lost)
+            before, batch = (state.learning.sizing.batch(each) for each in (change.from_workers, change.to_workers))
+            if batch != before:
+                words = f"the global batch is {batch} samples instead of {before}, and the learning rate follows it"
+                self._events.add(Kind.BATCH_CHANGED, words, batch=batch, before=before)
         self._resized = change
         found = watch.observe(
             step=attempt.step,

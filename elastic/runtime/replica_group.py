@@ -26,34 +26,36 @@ when to ask, and what to make of the answers:
 from __future__ import annotations
 
 import logging
-import os
-import threading
 import time
-import uuid
-import warnings
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-# Read once, when torchft is imported: its lighthouse and managers log several lines a quorum.
-os.environ.setdefault("RUST_LOG", "warn")
-
 from torch import distributed
-from torch._C._distributed_c10d import TCPStore
-from torchft.checkpointing import HTTPTransport
-from torchft.manager import Manager
 
 from kfp_volcano.elastic.runtime.lifeline import Lifeline, Standing
 from kfp_volcano.elastic.runtime.lighthouse import HEARTBEAT_TIMEOUT_S
-from kfp_volcano.elastic.runtime.process_group import RENDEZVOUS_KEY, process_group
+from kfp_volcano.elastic.runtime.manager import (
+    COLLECTIVE_TIMEOUT,
+    Transport,
+    ask_again,
+    ask_for_quorum,
+    new_manager,
+    new_store,
+)
+from kfp_volcano.elastic.runtime.process_group import process_group
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.events import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
+    from torch._C._distributed_c10d import TCPStore
 
     from kfp_volcano.elastic.runtime.crew import Crew
+    from kfp_volcano.elastic.runtime.events import Events
+    from kfp_volcano.elastic.runtime.manager import Manager
 
 __all__ = ["LEASE_S", "SILENCE_S", "ReplicaGroup"]
 
@@ -76,7 +78,8 @@ _SURE_S = HEARTBEAT_TIMEOUT_S - 0.2
 _CUT_OFF_S = 3.0
 """A worker whose heart was not heard for so long is not slow: it is dead, stopped or cut off."""
 
-_GUARD_S = 1.0
+_ASK_S = 1.0
+"""How often one that has waited so long asks the lighthouse."""
 
 _ASKING = 2
 
@@ -85,21 +88,9 @@ _CUDA_POLL_S = 0.0005
 _LINGER_S = 0.1
 """How long a leaver keeps its connections: data under way to the others dies with a connection that is closed."""
 
-_COLLECTIVE_TIMEOUT = timedelta(seconds=120)
-_QUORUM_TIMEOUT = timedelta(hours=1)
-_QUORUM_RETRIES = 7200
 _CONNECT_S = 5.0
-_CONNECT_TIMEOUT = timedelta(seconds=10)
 
 _log = logging.getLogger(__name__)
-
-# torch on how torchft unpacks a peer's state; it is copied into the model right after.
-warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning, "torch.distributed._serialization")
-
-for _name in ("torchft.manager", "torchft.checkpointing", "torchft_quorums", "torchft_commits", "torchft_errors"):
-    if logging.getLogger(_name).level == logging.NOTSET:
-        # Several lines a quorum, five quorums a second.
-        logging.getLogger(_name).setLevel(logging.WARNING)
 
 
 class ReplicaGroup:
@@ -116,6 +107,7 @@ class ReplicaGroup:
         load: takes over another worker's state.
         cuda: whether gradients are on CUDA devices, and so go over NCCL instead of gloo.
         gone: whether this worker was told to leave: ends a wait for a lighthouse.
+        events: is told when the coordinator is lost, and when it is back.
     """
 
     def __init__(
@@ -130,6 +122,7 @@ class ReplicaGroup:
         load: Callable[[dict[str, Any]], None],
         cuda: bool,
         gone: Callable[[], bool],
+        events: Events,
     ) -> None:
         self.rank, self.world, self.rendezvous = crew.rank, crew.size, ""
         self._crew, self._flat = crew, flat
@@ -137,6 +130,8 @@ class ReplicaGroup:
         self._address = address
         self._pod, self._name = name, ""
         self._state, self._load, self._gone = state, load, gone
+        self._events = events
+        self._lost_at: float | None = None
         self._fetches = crew.rank == 0 or not flat
         self._healed = False
         self._cuda = cuda
@@ -148,12 +143,9 @@ class ReplicaGroup:
         self._silent = False
         self._asked_at = 0.0
         self._sure_at = 0.0
-        self._asking_since: float | None = None
         self.parting = False
         self._work = 0
         """How many sums the present group has begun."""
-        self._closed = threading.Event()
-        threading.Thread(target=self._guard, name="quorum guard", daemon=True).start()
 
     def renew(self, step: int, *, patient: bool) -> bool:
         """See Group."""
@@ -166,6 +158,7 @@ class ReplicaGroup:
             if again:
                 # The others do the same now; a lighthouse that does not know them yet would leave them out.
                 time.sleep(_REGROUP_S)
+            self._tell_back()
         manager = self._manager
         assert manager is not None  # noqa: S101 - _connect made it
         manager.load_state_dict({"step": step, "batches_committed": 0})
@@ -192,15 +185,25 @@ class ReplicaGroup:
         return True
 
     def _quorum(self, manager: Manager) -> bool:
-        self._asking_since = time.monotonic()
-        try:
-            manager.start_quorum()
-        except Exception as error:  # noqa: BLE001 - whatever torchft and its RPC raise, the Manager is of no more use
-            _log.warning("the quorum failed, connecting to the lighthouse again: %s", error)
-            return False
-        finally:
-            self._asking_since = None
-        return self._lifeline_whole()
+        found = ask_for_quorum(manager)
+        # Others take their time, or nothing that was sent has arrived. The processes of a crew do not ask again one by
+        # one, for they would have to agree on it.
+        while found is None and self._crew.size == 1 and self._ask() is not None:
+            found = ask_again(manager)
+        return bool(found) and self._lifeline_whole()
+
+    def _tell_lost(self) -> None:
+        if self._crew.rank == 0 and self._lost_at is None and not self._silent:
+            self._lost_at = time.monotonic()
+            self._events.add(
+                Kind.COORDINATOR_LOST, f"the coordinator {self._coordinator} is gone, or cannot be reached"
+            )
+
+    def _tell_back(self) -> None:
+        if self._lost_at is not None:
+            seconds, self._lost_at = time.monotonic() - self._lost_at, None
+            words = f"the coordinator is there again, after {seconds:.1f} s"
+            self._events.add(Kind.COORDINATOR_BACK, words, seconds=seconds)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -235,7 +238,7 @@ class ReplicaGroup:
         """How things stand; a lighthouse that does not answer is sought anew."""
         standing = None if self._lifeline is None else self._lifeline.ask()
         if standing is None and self._lifeline is not None:
-            _log.warning("the lighthouse does not answer")
+            self._tell_lost()
             self._lifeline.close()
             self._lifeline = None
         return standing
@@ -277,7 +280,7 @@ class ReplicaGroup:
                 if time.monotonic() - began > _CUT_OFF_S and not self.parting and (why := self._torn()):
                     raise RuntimeError(why)
                 self._pg.wait_for_others(self._work)
-                look_at = time.monotonic() + (_LOOK_S if time.monotonic() - began < _CUT_OFF_S else _GUARD_S)
+                look_at = time.monotonic() + (_LOOK_S if time.monotonic() - began < _CUT_OFF_S else _ASK_S)
         work.wait()
 
     def _torn(self) -> str:
@@ -319,7 +322,7 @@ class ReplicaGroup:
         if self._pg.stands(*self.place) and self.place[1] > 1:
             time.sleep(_LINGER_S)
         self._disconnect()
-        self._closed.set()
+        self._pg.end()
         self._store = None
 
     def _reach(self, *, patient: bool) -> bool:
@@ -345,40 +348,24 @@ class ReplicaGroup:
         # lighthouse's clock, for those of two nodes need not agree; newcomers of one second have the pods' order.
         born = self._lifeline.born if self._lifeline else 0
         self._name = self._crew.from_first(lambda: self._name or f"{born:012d}-{self._pod}")
-        # PyTorch looks up the name of each address it connects to; a resolver that is slow to say that a loopback
-        # address has none holds every worker up. 127.0.0.1 is in /etc/hosts, and the store listens on all of them.
-        store_host = "127.0.0.1" if self._address.startswith("127.") else self._address
         if self._crew.rank == 0:
-            self._store = TCPStore(store_host, 0, is_master=True, wait_for_workers=False)
-            self._store.set(RENDEZVOUS_KEY, uuid.uuid4().hex)
-        store_port = self._crew.from_first(lambda: self._store.port if self._store else 0)
-        transport = _Transport(self._address)
+            self._store = new_store(self._address)
+        transport = Transport(self._address)
         self._rehearse(transport)
-        try:
-            self._manager = Manager(
-                pg=self._pg,
-                state_dict=self._given,
-                load_state_dict=self._take,
-                min_replica_size=1,
-                use_async_quorum=False,
-                timeout=_COLLECTIVE_TIMEOUT,
-                quorum_timeout=_QUORUM_TIMEOUT,
-                quorum_retries=_QUORUM_RETRIES,
-                connect_timeout=_CONNECT_TIMEOUT,
-                rank=self._crew.rank,
-                world_size=self._crew.size,
-                store_addr=store_host,
-                store_port=store_port,
-                lighthouse_addr=f"http://{self._coordinator}:{names.LIGHTHOUSE_PORT}",
-                replica_id=self._name,
-                hostname=self._address,
-                checkpoint_transport=transport,
-            )
-        except Exception as error:  # noqa: BLE001 - as above
-            _log.warning("no Manager: %s", error)
+        self._manager = new_manager(
+            name=self._name,
+            coordinator=self._coordinator,
+            address=self._address,
+            store_port=self._crew.from_first(lambda: self._store.port if self._store else 0),
+            crew=self._crew,
+            group=self._pg,
+            transport=transport,
+            give=self._given,
+            take=self._take,
+        )
+        if self._manager is None:
             self._store = None  # the siblings may wait for what only this one can write there
-            return False
-        return True
+        return self._manager is not None
 
     def _given(self) -> dict[str, Any]:
         """What a process of the same rank in another worker needs."""
@@ -389,22 +376,13 @@ class ReplicaGroup:
             self._load(state)
             self._healed = True
 
-    def _rehearse(self, transport: _Transport) -> None:
+    def _rehearse(self, transport: Transport) -> None:
         """Takes over its own state once, for the first time takes far longer, and all others wait then."""
         if not self._fetches:
             return
-        transport.send_checkpoint([0], 0, self._state(), _COLLECTIVE_TIMEOUT)
-        self._load(transport.recv_checkpoint(0, transport.metadata(), 0, _COLLECTIVE_TIMEOUT))
+        transport.send_checkpoint([0], 0, self._state(), COLLECTIVE_TIMEOUT)
+        self._load(transport.recv_checkpoint(0, transport.metadata(), 0, COLLECTIVE_TIMEOUT))
         transport.disallow_checkpoint()
-
-    def _guard(self) -> None:
-        """Ends a wait for a quorum that a lighthouse which does not answer any more will never give."""
-        while not self._closed.wait(_GUARD_S):
-            manager, since = self._manager, self._asking_since
-            if manager is None or since is None or time.monotonic() - since < _CUT_OFF_S:
-                continue
-            if self._ask() is None:
-                manager.shutdown(wait=False)
 
     def _lifeline_whole(self) -> bool:
         return self._lifeline is not None and self._lifeline.whole()
@@ -414,6 +392,8 @@ class ReplicaGroup:
         if self._manager is not None and not self._silent:
             self._manager.shutdown(wait=False)
         if self._lifeline is not None:
+            if not self._lifeline.whole():
+                self._tell_lost()
             self._lifeline.close()
         self._manager, self._lifeline, self._fresh = None, None, False
 
@@ -421,17 +401,5 @@ class ReplicaGroup:
 def _sum() -> distributed.AllreduceOptions:
     options = distributed.AllreduceOptions()
     options.reduceOp = distributed.ReduceOp.SUM
-    options.timeout = _COLLECTIVE_TIMEOUT
+    options.timeout = COLLECTIVE_TIMEOUT
     return options
-
-
-class _Transport(HTTPTransport[dict[str, Any]]):  # type: ignore[misc]
-    """torchft's way of handing state over, by the pod's address: its host name means nothing to other pods."""
-
-    def __init__(self, address: str) -> None:
-        self._host = address
-        super().__init__(timeout=_COLLECTIVE_TIMEOUT, num_chunks=0)
-        self._server.RequestHandlerClass.log_message = lambda *_: None  # no access log on standard error
-
-    def address(self) -> str:
-        return f"http://{self._host}:{self._server.socket.getsockname()[1]}/checkpoint/"

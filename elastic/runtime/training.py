@@ -6,7 +6,7 @@ import logging
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,7 @@ from kfp_volcano.elastic.runtime.events import Events, Kind
 from kfp_volcano.elastic.runtime.gradients import Gradients
 from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.learning import Learning
+from kfp_volcano.elastic.runtime.loading import Loader
 from kfp_volcano.elastic.runtime.lookout import Lookout
 from kfp_volcano.elastic.runtime.loss_scale import LossScale
 from kfp_volcano.elastic.runtime.membership import Membership
@@ -114,7 +115,7 @@ class Training:
             self._here = here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
             settings, data = here.settings, Data(samples_of(size, order), epochs, seed, last, order)
             learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, data=data)
-            self._plan, self._sizing = learning.plan, learning.sizing
+            self._plan = learning.plan
             self._crew = Crew(here.rank, here.processes)
             self._flat = not sharded(model, optimizer, self._crew.size)
         except SpecError:
@@ -125,10 +126,12 @@ class Training:
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
         scale = LossScale(scaler, self._gradients.device)
         self._state = State(model, optimizer, state or {}, self._plan, learning, settings.monitor, scale)
-        self._dealer = Dealer(self._state, settings.sharding, self._crew.size, flat=self._flat)
         self._parts = Accumulation()
         self._wishes = Wishes()
         self._membership = Membership(self._crew, self._wishes)
+        self._dealer = Dealer(
+            self._state, learning.sizing, self._membership, settings.sharding, self._crew.size, flat=self._flat
+        )
         self._journal = Journal(here)
         self._events = Events(here.job_dir, owner=here.owner, position=lambda: (self.steps, self.samples))
         self._saving = saving(
@@ -221,6 +224,29 @@ class Training:
         current.committed = self._settler.settle(current.attempt)
         return current.committed
 
+    def loader(
+        self,
+        dataset: Any,
+        *,
+        workers: int = 2,
+        collate: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool | None = None,
+        prefetch: int = 2,
+    ) -> Loader:
+        """Iterates as the training itself does, over each share with its samples, fetched ahead: see `Loader`."""
+        return Loader(
+            self,
+            dataset,
+            self._plan,
+            coming=self._dealer.ahead,
+            seed=self._plan.seed if self._reseed else None,
+            device=self._gradients.device,
+            workers=workers,
+            collate=collate,
+            pin_memory=pin_memory,
+            prefetch=prefetch,
+        )
+
     def log(self, **values: float) -> None:
         """Records values of the present state, like the accuracy, for the report and the progress display."""
         plain = {name: float(value) for name, value in values.items()}
@@ -237,11 +263,6 @@ class Training:
     @property
     def _finished(self) -> bool:
         return self._state.finished
-
-    @property
-    def _batch(self) -> int:
-        """Samples in the global batch of as many workers as there are."""
-        return self._sizing.batch(self.workers)
 
     def _shares(self) -> Iterator[Share]:
         here = self._membership
@@ -271,9 +292,7 @@ class Training:
             yield from self._parts_of(current)
 
     def _parts_of(self, current: Share) -> Iterator[Share]:
-        # The processes of a sharded model need each other's passes, and so equally many.
-        share = len(current.ids) if self._flat else max(current.attempt.counts)
-        for part in current.parts(self._sizing.parts(share * self._crew.size)):
+        for part in self._dealer.parts(current):
             self._share = part
             if self._reseed:
                 draws.reseed(self._plan.seed, current.attempt.samples, part.ids)
@@ -294,9 +313,7 @@ class Training:
         return self._membership.renew(self._state.version, finished=self._finished, parting=self._saving.now)
 
     def _next(self) -> Share:
-        current = self._dealer.deal(
-            self._membership.group, self._state.watch.skips.room(self._state.cursor, self._batch)
-        )
+        current = self._dealer.deal()
         self._monitor.told(current.attempt)  # an evaluation that is due goes before the step's own work
         self._journal.feed(current.attempt, current.ids[: current.fed])
         self._settler.given()
@@ -307,6 +324,7 @@ class Training:
     def _begin(self) -> None:
         self._monitor.begin()
         here = self._here
+        self._events.add(Kind.STARTED, f"{here.pod or 'a worker outside any Job'} begins to train")
         if not self._saving.restore() and self._flat:
             self._crew.level(self._state.state_dict, self._state.load_state_dict)
         self._journal.start(self._plan, self._state)
@@ -322,6 +340,7 @@ class Training:
                 load=self._state.take_over,
                 cuda=self._gradients.device.type == "cuda",
                 gone=lambda: self._wishes.leave,
+                events=self._events,
             )
 
     def _leave(self) -> None:

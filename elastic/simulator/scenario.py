@@ -72,6 +72,9 @@ class Job:
     priority: int = 0
     gpu_classes: tuple[str, ...] = ()
     """It may run on; empty: any."""
+    placed: tuple[str, ...] = ()
+    """The node of each worker that it has as the scenario begins, in the order in which they stay; empty: it comes when
+    it is submitted, and waits for its gang."""
     start_s: float = 0.0
     """What its first start costs, seconds in which it holds its GPUs and does not train."""
     resize_s: float = 1.0

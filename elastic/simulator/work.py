@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from kfp_volcano.schemas.records import Measured
+    from kfp_volcano.schemas.records import BatchRange, Measured
 
 __all__ = ["Placement", "Training", "Work"]
 
@@ -48,6 +48,14 @@ class Training(Protocol):
     def measured(self) -> tuple[Measured, ...]:
         """How fast it was at the sizes it had so far: what its progress record would say."""
 
+    @property
+    def batch_range(self) -> BatchRange | None:
+        """What it chooses its batch from by itself; None where it does not."""
+
+    @property
+    def pace(self) -> float | None:
+        """Part of its work that it does in a second, as it last trained; None before it has."""
+
     def advance(self, placement: Placement, seconds: float) -> float:
         """Train there for at most so long: the seconds until its end where that is within them, else `seconds`."""
 
@@ -58,8 +66,13 @@ class Training(Protocol):
 class Work(Protocol):
     """What a job has to do."""
 
-    def begin(self) -> Training:
-        """The training at its start."""
+    def begin(self, *, adaptive: bool = False) -> Training:
+        """The training at its start.
+
+        Args:
+            adaptive: It chooses its batch anew as its size changes, where its work knows what a batch is worth; else
+                it keeps to the one that its scenario gives it.
+        """
 
     def alone_s(self, gpus: int) -> float:
         """Seconds it would take from start to end on so many GPUs, packed as tightly as they go, for itself."""

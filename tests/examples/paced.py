@@ -1,6 +1,6 @@
 """Runs an example's program slowly until somebody creates a file: for as long as a test wants to resize it.
 
-`paced.py FILE PROGRAM ARGUMENT…`. All examples take their batches from a `Plan`.
+`paced.py FILE PROGRAM ARGUMENT…`. Whoever trains takes the samples of a batch from its plan.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 PACE_S = 0.25
 
 _, enough, program, *arguments = sys.argv
-ids = Plan.ids
+between = Plan.between
 
 
 def slowly(*given: Any) -> NDArray[np.int64]:
     """The same batch, a moment later."""
     if not Path(enough).exists():
         time.sleep(PACE_S)
-    return ids(*given)
+    return between(*given)
 
 
-Plan.ids = slowly  # type: ignore[method-assign]
+Plan.between = slowly  # type: ignore[method-assign]
 sys.argv = [program, *arguments]
 sys.path[0] = str(Path(program).resolve().parent)
 runpy.run_path(program, run_name="__main__")

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
-from kfp_volcano.elastic.autoscaler.execution import execute
 from kfp_volcano.schemas import names
-from kfp_volcano.schemas.records import Phase, ResizeRequest, dump
 from kfp_volcano.schemas.validation import parse, training_job
-from kfp_volcano.volcano.cluster.annotations import update_annotation
+from kfp_volcano.volcano.cluster.awaiting import until
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
 from kfp_volcano.volcano.launcher.submit import submit
-from kfp_volcano.volcano.manifests.resize import workers
+from kfp_volcano.volcano.manifests.resize import resize_patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 570.0
 """Below the time limit of these tests, so that one which hangs shows what its pods have printed."""
 T = TypeVar("T")
+WORKERS = {names.CORE, names.ELASTIC}
 ENDED = {"Completed", "Failed", "Terminated", "Aborted"}
 
 
@@ -57,21 +56,13 @@ class ExampleJob:
     def resize(self, size: int) -> None:
         """Change the number of workers; returns when the pods are as wished."""
         job = self.cluster.get("Job", self.name, self.namespace)
-        now = time.time()
-        request = ResizeRequest(
-            id=f"to-{size}-{now}",
-            from_workers=workers(job),
-            to_workers=size,
-            reason="Asked",
-            explanation="The test asked for it.",
-            policy="none",
-            by="test",
-            at=now,
-            expires=now + PATIENCE_S,
-        )
-        update_annotation(self.cluster, "Job", self.name, self.namespace, names.REQUEST, lambda _: dump(request))
-        outcome = execute(self.cluster, self.namespace, self.name, holder="test")
-        assert outcome.phase is Phase.DONE, outcome
+        self.cluster.patch("Job", self.name, self.namespace, resize_patch(job, size))
+
+        def as_wished(pods: list[dict[str, Any]]) -> bool | None:
+            found = [each for each in pods if each["metadata"]["labels"].get("volcano.sh/task-spec") in WORKERS]
+            return [each["status"]["phase"] for each in found] == ["Running"] * size or None
+
+        assert until(self.cluster, "Pod", self.namespace, as_wished, patience_s=PATIENCE_S), self.logs()
 
     def until_printed(self, words: str, *, times: int = 1) -> None:
         """Wait until the Job's pods have printed something so often."""

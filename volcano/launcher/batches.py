@@ -22,15 +22,18 @@ def batches(commits: Sequence[Commit]) -> list[dict[str, Any]]:
     """
     counts = [commits[0].samples if commits[0].step == 0 else 0] if commits else []
     counts += [after.samples - before.samples for before, after in pairwise(commits)]
+    # Between a step and one that does not follow from it samples may have been passed over.
+    follow = [True, *(after.parent == before.lineage for before, after in pairwise(commits))]
     found = []
-    for workers, steps in groupby(zip(commits, counts, strict=True), key=lambda step: step[0].world):
+    for workers, steps in groupby(zip(commits, counts, follow, strict=False), key=lambda step: step[0].workers):
         those = list(steps)
-        (first, count), (last, _) = those[0], those[-1]
+        (first, count, _), (last, *_) = those[0], those[-1]
+        whole = [number for _, number, follows in those if follows] or [number for _, number, _ in those]
         found.append(
             {
                 "samples": first.samples - count,
                 "workers": workers,
-                "batch": max(count for _, count in those),
+                "batch": max(whole),
                 "lr": [lr if lr is not None and isfinite(lr) else None for lr in (first.lr, last.lr)],
             }
         )

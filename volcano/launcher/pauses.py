@@ -3,11 +3,13 @@
 Definitions, used wherever the project speaks of a pause:
 
 - *step time*: the time between two consecutive committed steps. A step's commit time is the earliest commit line of
-  its attempt, so a slow writer adds nothing.
+  its attempt, so a slow writer adds nothing. Where training went back to an earlier state between the two, it is the
+  time since then: what it took back is the watch's doing, and no change of membership's.
 - *window* of a resize: from the last step committed before its patch to `SETTLE_STEPS` steps after the change of
   membership it caused, and never into the next resize.
 - *pause*: the longest step time within the window, less the median step time of the whole run; not below 0.
-- *steps lost*: attempts within the window that are not among the steps the final weights come from.
+- *steps lost*: attempts within the window that are not among the steps the final weights come from, and that no
+  rollback took back.
 - *interruption*: a change of membership that no resize explains, such as a killed worker, or its return.
 """
 
@@ -75,21 +77,31 @@ def median_step(steps: Sequence[Trained]) -> float | None:
 
 
 def resize_costs(
-    steps: Sequence[Trained], resizes: Sequence[ResizeOutcome], lost_at: Sequence[float]
+    steps: Sequence[Trained],
+    resizes: Sequence[ResizeOutcome],
+    lost_at: Sequence[float],
+    *,
+    turned_at: Sequence[float] = (),
 ) -> list[Cost | None]:
     """What each resize cost, in the order given; None for one that changed nothing in the training.
 
     Args:
         steps: The committed steps in the order of training.
         resizes: The Job's resizes, oldest first.
-        lost_at: Times of the attempts that did not lead to the final weights, Unix seconds.
+        lost_at: Times of the attempts that were done in vain, Unix seconds.
+        turned_at: Times at which training went back to an earlier state.
     """
     windows = _windows(steps, resizes)
-    return [_cost(steps, window.first, window.last, lost_at) if window else None for window in windows]
+    return [_cost(steps, window.first, window.last, lost_at, turned_at) if window else None for window in windows]
 
 
 def interruptions(
-    steps: Sequence[Trained], resizes: Sequence[ResizeOutcome], lost_at: Sequence[float], *, initial: int
+    steps: Sequence[Trained],
+    resizes: Sequence[ResizeOutcome],
+    lost_at: Sequence[float],
+    *,
+    initial: int,
+    turned_at: Sequence[float] = (),
 ) -> list[Interruption]:
     """The changes of membership that no resize explains, oldest first.
 
@@ -108,7 +120,7 @@ def interruptions(
                 time=steps[index].time,
                 from_workers=steps[index - 1].workers,
                 to_workers=steps[index].workers,
-                cost=_cost(steps, index - 1, min(index + SETTLE_STEPS, end), lost_at),
+                cost=_cost(steps, index - 1, min(index + SETTLE_STEPS, end), lost_at, turned_at),
             )
         )
     return found
@@ -159,8 +171,13 @@ def _last_before(times: Sequence[float], moment: float) -> int:
     return max(0, bisect_right(times, moment) - 1)
 
 
-def _cost(steps: Sequence[Trained], first: int, last: int, lost_at: Iterable[float]) -> Cost:
+def _cost(
+    steps: Sequence[Trained], first: int, last: int, lost_at: Iterable[float], turned_at: Sequence[float]
+) -> Cost:
     usual = median_step(steps) or 0.0
-    longest = max(later.time - earlier.time for earlier, later in pairwise(steps[first : last + 1]))
+    longest = max(
+        later.time - max((earlier.time, *(turn for turn in turned_at if earlier.time < turn <= later.time)))
+        for earlier, later in pairwise(steps[first : last + 1])
+    )
     lost = sum(steps[first].time <= moment <= steps[last].time for moment in lost_at)
     return Cost(pause_s=round(max(0.0, longest - usual), 4), steps_lost=lost)

@@ -127,11 +127,13 @@ def _training(audit: Audit | None, annotations: Mapping[str, str], *, initial: i
             "progress": None,
             "median_step_s": None,
             "steps_lost": None,
+            "taken_back": None,
             "resizes": [_resize(resize, resize.pause_s, resize.steps_lost) for resize in resizes],
             "interruptions": None,
         }
-    lost_at = [attempt.time for attempt in audit.lost]
-    costs = pauses.resize_costs(audit.commits, resizes, lost_at)
+    lost_at = [attempt.time for attempt in audit.lost if not attempt.taken_back]
+    turned_at = [turn.time for turn in audit.rollbacks]
+    costs = pauses.resize_costs(audit.commits, resizes, lost_at, turned_at=turned_at)
     usual = pauses.median_step(audit.commits)
     windows = _throughput_windows([(commit.time, commit.samples) for commit in audit.commits])
     return {
@@ -142,6 +144,7 @@ def _training(audit: Audit | None, annotations: Mapping[str, str], *, initial: i
         "progress": [[time, samples] for time, samples, _ in windows],
         "median_step_s": None if usual is None else round(usual, 4),
         "steps_lost": len(lost_at),
+        "taken_back": len(audit.lost) - len(lost_at),
         "resizes": [
             _resize(resize, cost.pause_s if cost else None, cost.steps_lost if cost else None)
             for resize, cost in zip(resizes, costs, strict=True)
@@ -154,7 +157,7 @@ def _training(audit: Audit | None, annotations: Mapping[str, str], *, initial: i
                 "pause_s": change.cost.pause_s,
                 "steps_lost": change.cost.steps_lost,
             }
-            for change in pauses.interruptions(audit.commits, resizes, lost_at, initial=initial)
+            for change in pauses.interruptions(audit.commits, resizes, lost_at, initial=initial, turned_at=turned_at)
         ],
     }
 

@@ -26,6 +26,7 @@ _CAUSES: dict[str, str] = {
     Reason.QUEUE_TIGHT: "because the queue was too full",
     Reason.OVERRIDE: "because a person set its size",
     Reason.UNPLACED: "because some of its workers found no node",
+    Reason.WATCHED: "because training had gone back to where it had that size",
 }
 
 

@@ -52,6 +52,9 @@ its model, and its size."""
 _LEAST = 1e-8
 _RIDGE = 1e-2
 """Weight of the optimism beside an observation: biases a coefficient that was well observed by a ten-thousandth."""
+_STEEP = 4e-2
+"""The same on what each worker more costs: what one number of workers shows is put down to being several, rather than
+to being so many (in Pollux, the regularisation of these slopes)."""
 _NODES_OVER_LOCAL = 1.1
 _ENOUGH = 4
 """Observations without which an overlap is not told apart from the rest, and stage 1 is the answer."""
@@ -218,7 +221,7 @@ def _least(rows: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np
     scale = np.sqrt((rows**2).sum(axis=0))
     scale[scale == 0] = 1.0
     # The ridge, in units of a column's own size: on all but the time of a sample.
-    ridge = np.diag([_RIDGE, 0, _RIDGE, _RIDGE, _RIDGE, _RIDGE])
+    ridge = np.diag([_RIDGE, 0, _RIDGE, _STEEP, _RIDGE, _STEEP])
     solution, _ = nnls(np.vstack([rows / scale, ridge]), np.concatenate([target, np.zeros(_COLUMNS)]))
     return np.asarray(solution / scale)
 

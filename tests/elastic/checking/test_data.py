@@ -28,6 +28,8 @@ BY_RANK = [
     "mine = dataset[int(os.environ['RANK']) :: int(os.environ['WORLD_SIZE'])]",
     "from datasets.distributed import split_dataset_by_node\nmine = split_dataset_by_node(dataset, rank=rank, world_size=world)",
     "from itertools import islice\nmine = islice(dataset, rank, None, world)",
+    "n = len(dataset) // world\nfor i in range(0, n, 8):\n    mine = dataset[rank * n + i : rank * n + i + 8]",
+    "n = len(dataset) // world\nfor i in range(0, n, 8):\n    low = rank * n + i\n    mine = dataset[low : low + 8]",
     "from accelerate import Accelerator\naccelerator = Accelerator()\nloader = accelerator.prepare(DataLoader(dataset))",
     (
         "for epoch in range(3):\n"
@@ -77,6 +79,8 @@ BATCHES = [
     "mine = ids.chunk(world)[rank]",
     "mine = np.array_split(ids, world)[rank]",
     "size = len(ids) // world\nmine = ids[rank * size : (rank + 1) * size]",
+    "size = GLOBAL_BATCH // world\nmine = order[at + rank * size : at + (rank + 1) * size]",
+    "size = GLOBAL_BATCH // world\nlow = at + size * rank\nmine = order[low : low + size]",
 ]
 
 

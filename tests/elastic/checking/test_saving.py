@@ -187,6 +187,8 @@ def test_a_checkpoint_that_lacks_something_is_found(codes: Any) -> None:
         "KV305"
     ]
     assert codes(text.replace("WHAT", whole)) == []
+    turns = text.replace("for batch in batches", "for n, batch in enumerate(batches)")
+    assert codes(turns.replace("WHAT", whole.replace('"step": 1', '"done": n + 1'))) == []
 
 
 def test_training_that_is_never_taken_up_is_found(codes: Any) -> None:

@@ -120,3 +120,22 @@ def test_a_coordinator_lost_in_a_cut_network_leaves_no_side_training(
     job.wait_for_steps(10, world=4)
     assert [job.exit_code(pod) for pod in pods] == [0] * 4
     assert_exact(job.audit(), alone(80))
+
+
+@pytest.mark.slow
+def test_workers_all_cut_off_from_their_coordinator_train_on_once_they_hear_it(
+    make_job: Callable[..., Job], alone: Callable[[int], Audit], network: Namespaces
+) -> None:
+    """Whatever was under way when nobody heard the coordinator any more, all come back, and soon, time after time."""
+    job = make_job(epochs=120, pace=0.03, network=network)
+    pods = ["w-0", "w-1", "w-2"]
+    for pod in pods:
+        job.start(pod)
+    job.wait_for_steps(10, world=3)
+    for cut_s in (0.5, 2.0, 6.0):  # before hearts have expired, after, and after a quorum was given up
+        network.cut([job.index(pod) for pod in pods], [1])
+        time.sleep(cut_s)
+        network.heal()
+        job.wait_for_steps(10, world=3)
+    assert [job.exit_code(pod) for pod in pods] == [0] * 3
+    assert_exact(job.audit(), alone(120))

@@ -6,6 +6,7 @@ import signal
 import time
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
+    from kfp_volcano.elastic.ledger import Audit
     from live.job import Job
 
-
-__all__ = ["Change", "Kind", "Storm", "longest_pause"]
+__all__ = ["Change", "Kind", "Storm", "longest_pause", "steps_lost_to_plans"]
 
 Kind = Literal["join", "leave", "kill", "hang", "cut", "coordinator"]
 _SETTLE_STEPS = 5
@@ -132,3 +133,18 @@ def longest_pause(change: Change, commits: Sequence[float]) -> float:
     before = [commits[index] - commits[index - 1] for index in range(max(1, first - _BEFORE), first)]
     around = [commits[index] - commits[index - 1] for index in range(first, last)]
     return max(0.0, max(around) - median(before)) if around and before else 0.0
+
+
+def steps_lost_to_plans(changes: Sequence[Change], audit: Audit) -> int:
+    """How many steps were discarded during planned changes.
+
+    The step that was under way when the next change began is that one's, where it is a kill.
+    """
+    commits = [commit.time for commit in audit.commits]
+    lost = 0
+    for change, after in zip_longest(changes, changes[1:]):
+        until = change.ended
+        if after is not None and not after.planned:
+            until = min(until, commits[bisect_left(commits, after.began) - 1])
+        lost += audit.steps_lost(change.began, until) if change.planned else 0
+    return lost

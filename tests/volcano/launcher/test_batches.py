@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kfp_volcano.elastic.ledger import Commit
@@ -29,6 +30,14 @@ def test_each_size_has_its_batch_and_learning_rates() -> None:
         {"samples": 16, "workers": 4, "batch": 32, "lr": [0.2, 0.14]},
         {"samples": 90, "workers": 2, "batch": 16, "lr": [0.07, 0.07]},
     ]
+
+
+def test_samples_that_were_passed_over_are_in_no_batch() -> None:
+    """After a rollback some are: the step that comes then does not follow from the one before."""
+    fed = [commit(step, 2, 10 * (step + 1), 0.1) for step in range(6)]
+    passed_over = [replace(each, samples=each.samples + 40) for each in fed[3:]]
+    passed_over[0] = replace(passed_over[0], parent="skipped")
+    assert [each["batch"] for each in batches([*fed[:3], *passed_over])] == [10]
 
 
 def test_without_commits_there_is_none() -> None:

@@ -111,6 +111,19 @@ def test_lost_steps_are_counted_in_their_window_only():
     assert cost.steps_lost == 2
 
 
+def test_a_rollback_within_the_window_is_not_the_resize_s():
+    """The step after it is late by what was taken back; the resize paused training for what came after it at most."""
+    trained = steps((10, 2), (10, 8), slow={12: 4.0})
+    asked = resize(2, 8, 7.0, 8.5)
+    (taken,) = resize_costs(trained, [asked], [])
+    assert taken is not None
+    assert taken.pause_s == pytest.approx(3.0)
+    turn = trained[12].time - 1.25
+    (cost,) = resize_costs(trained, [asked], [], turned_at=[turn, 1e9])
+    assert cost is not None
+    assert cost.pause_s == pytest.approx(0.25)
+
+
 def test_a_killed_worker_and_its_return_are_interruptions():
     """A change that no resize explains is an interruption with its own pause and lost steps."""
     trained = steps((10, 4), (6, 3), (10, 4), slow={10: 1.8, 16: 1.1})

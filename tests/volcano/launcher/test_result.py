@@ -55,7 +55,7 @@ def test_figures_of_a_run_that_ended_well(run):
     assert result["wall_s"] == 158.0
     assert (result["accuracy"], result["epochs"]) == (run.manifest["metrics"]["accuracy"], 20)
     assert (result["samples_expected"], result["samples_seen"]) == (28740, 28740)
-    assert (result["duplicates"], result["missing"], result["steps_lost"]) == (0, 0, 1)
+    assert (result["duplicates"], result["missing"], result["steps_lost"], result["taken_back"]) == (0, 0, 1, 0)
     assert result["loss"] == [[commit.samples, commit.loss] for commit in run.audit.commits]
     assert len(result["metrics"]["accuracy"]) == 20
     assert result["median_step_s"] == pytest.approx(0.32)

@@ -1,0 +1,1 @@
+"""Schedulers that place whole jobs themselves, each interval anew: the published ones, and one like Sia."""

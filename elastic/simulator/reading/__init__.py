@@ -1,0 +1,1 @@
+"""From traces, dumps and logs of real clusters to scenarios: one module for each format."""
