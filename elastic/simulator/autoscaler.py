@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Protocol
 from kfp_volcano.elastic.autoscaler.agenda import Agenda, Pace
 from kfp_volcano.elastic.autoscaler.fleet import HUNGRY_AT_ONCE, HUNGRY_PER_S, HUNGRY_S, LOOK_S
 from kfp_volcano.elastic.autoscaler.turns import Standpoint, is_hungry
+from kfp_volcano.elastic.policies.memory import Breaker
+from kfp_volcano.elastic.policies.outlook import Resting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kfp_volcano.elastic.policies.guards import Guarded
+    from kfp_volcano.elastic.policies.memory import Mode
+    from kfp_volcano.elastic.policies.outlook import Outlook
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.elastic.simulator.observer import Observer
@@ -30,6 +34,9 @@ class Sight(Protocol):
 
     def snapshot(self, queue: str, at: float) -> QueueSnapshot:
         """A queue as it is now, without a memory."""
+
+    def outlook(self, queue: str, at: float, mode: Mode | None) -> Outlook | None:
+        """The same in sums; None where it takes a look at single jobs."""
 
 
 class Autoscaler:
@@ -68,7 +75,8 @@ class Autoscaler:
         for queue in sorted(touched & self._policies.keys()):
             self._looks.put(queue, self._paced(now))
         while (due := self._looks.due(now)) is not None:
-            yield self._take(due, now)
+            if not self._rests(due, now):
+                yield self._take(due, now)
 
     def _call_hungry(self, touched: set[str], now: float) -> None:
         hungry = [
@@ -81,6 +89,25 @@ class Autoscaler:
             at = max(self._pace.next(now), standpoint.turned_at + HUNGRY_S)
             self._looks.hasten(standpoint.queue, self._paced(at))
 
+    def _rests(self, queue: str, now: float) -> bool:
+        """Whether a queue's turn would come to nothing; its memory is then what it would be after that."""
+        standpoint, policy = self._standpoints[queue], self._policies[queue]
+        memory = standpoint.memory
+        if memory.jobs or memory.breaker != Breaker() or not isinstance(policy.policy, Resting):
+            return False
+        outlook = self._sight.outlook(queue, now, memory.mode)
+        rest = policy.policy.rest(outlook) if outlook is not None else None
+        if outlook is None or rest is None:
+            return False
+        standpoint.called, standpoint.turned_at = False, now
+        standpoint.memory = replace(memory, mode=rest.mode)
+        standpoint.hungry = outlook.growing or outlook.waiting_gpus > 0
+        if rest.until is None:
+            self._looks.drop(queue)
+        else:
+            self._looks.put(queue, self._paced(rest.until))
+        return True
+
     def _take(self, queue: str, now: float) -> tuple[QueueSnapshot, Sequence[Decision]]:
         standpoint, policy = self._standpoints[queue], self._policies[queue]
         standpoint.called = False
@@ -90,8 +117,13 @@ class Autoscaler:
         standpoint.hungry = is_hungry(snapshot, decisions)
         standpoint.turned_at = now
         again = policy.next_change(snapshot)
-        at = now + LOOK_S if again is None else min(now + LOOK_S, again)
-        self._looks.put(queue, self._paced(max(at, math.nextafter(now, math.inf))))
+        steadfast = isinstance(policy.policy, Resting) and policy.policy.steadfast
+        look_at = math.inf if steadfast else now + LOOK_S
+        at = look_at if again is None else min(look_at, again)
+        if at < math.inf:
+            self._looks.put(queue, self._paced(max(at, math.nextafter(now, math.inf))))
+        else:
+            self._looks.drop(queue)
         return snapshot, decisions
 
     def _paced(self, at: float) -> float:

@@ -23,6 +23,8 @@ from kfp_volcano.elastic.simulator.sites import Sites, turns
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.guards import Guarded
+    from kfp_volcano.elastic.policies.memory import Mode
+    from kfp_volcano.elastic.policies.outlook import Outlook
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.elastic.simulator.scenario import Scenario
@@ -387,6 +389,10 @@ class Events:
                 self._observer.renew(life.job, seen)
             found[name] = seen
         return self._observer.snapshot(queue, at, found)
+
+    def outlook(self, queue: str, at: float, mode: Mode | None) -> Outlook | None:
+        """The same in sums; see `autoscaler.Sight`."""
+        return self._observer.outlook(queue, at, mode)
 
     def _show(self, life: Life) -> None:
         """Tell the observer how a job is."""

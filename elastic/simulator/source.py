@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kfp_volcano.schemas.queue_tree import Amounts, QueueTree
     from kfp_volcano.schemas.scenario import ScenarioSpec, TraceSource
 
-__all__ = ["generate", "queues_of", "read_scenario"]
+__all__ = ["drawn", "generate", "is_document", "queues_of", "read_scenario"]
 
 _DOCUMENTS = (".yaml", ".yml")
 
@@ -48,11 +48,21 @@ def read_scenario(
     Raises:
         SpecError: It cannot be read, or is wrong: everything that is.
     """
-    if path.name.endswith(_DOCUMENTS):
+    if is_document(path):
         source = open_source(path)
         document = parse(source.text.replace("\r\n", "\n"), source=source.name)
         return generate(scenario_spec(document, source=source.name), folder=path.parent, seed=seed, source=source.name)
     return read_trace(path, form=form, assumed=assumed, profiles=profiles)
+
+
+def is_document(path: Path) -> bool:
+    """Whether a path is read as a Scenario document."""
+    return path.name.endswith(_DOCUMENTS)
+
+
+def drawn(path: Path, seed: int) -> Scenario:
+    """What a Scenario document gives with a seed. Raises SpecError as `read_scenario` does."""
+    return read_scenario(path, seed=seed)
 
 
 def generate(spec: ScenarioSpec, *, folder: Path, seed: int | None = None, source: str = "") -> Scenario:

@@ -56,6 +56,8 @@ class Node:
     """What the others ask for, and those that are promised the node (Requested)."""
     _apparent: dict[str, int] = field(default_factory=dict)
     """The same, at least what they are taken to need (NonZeroRequested)."""
+    _scores: dict[tuple[tuple[str, int], ...], float] = field(default_factory=dict)
+    """By request, as long as nothing changes."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> Node:
@@ -116,8 +118,14 @@ class Node:
 
     def score(self, task: Task) -> float:
         """How well a pod fits here, the best node having the most."""
-        wanted, used = task.request, add(self.allocatable, self.idle, times=-1)
-        return self._least_allocated(wanted) + self._balanced(wanted) + self._binpack(wanted, used)
+        wanted = task.request
+        key = tuple(wanted.items())
+        score = self._scores.get(key)
+        if score is None:
+            used = add(self.allocatable, self.idle, times=-1)
+            score = self._least_allocated(wanted) + self._balanced(wanted) + self._binpack(wanted, used)
+            self._scores[key] = score
+        return score
 
     @property
     def state(self) -> Hashable:
@@ -137,6 +145,7 @@ class Node:
             put(self.idle, task.request, -times)
             if status is Status.RELEASING:
                 put(self.releasing, task.request, times)
+        self._scores.clear()
         if self.alike is not None:
             self.alike.changed(self)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from kfp_volcano.elastic.runtime import Batch, Training
-from kfp_volcano.elastic.sharding import Mixture
+from kfp_volcano.elastic.sharding import Cursor, Mixture
 from kfp_volcano.errors import SpecError
 
 SIZE = 37
@@ -105,6 +105,25 @@ def test_a_step_that_is_done_again_has_its_samples_still() -> None:
         training.step(model(samples["x"]).mean())
     assert seen[1] == seen[2]
     assert len(seen) == 6
+
+
+def test_what_is_said_to_come_comes() -> None:
+    """Over epochs' ends, in parts, and behind samples that are passed over."""
+    model = torch.nn.Linear(2, 1)
+    batch = Batch(size=8, max_per_worker=3)
+    training = Training(model, torch.optim.SGD(model.parameters(), lr=0.001), batch=batch, size=SIZE, epochs=3)
+    training._state.watch.skips.add(Cursor(0, 12), 10)
+    training._state.watch.skips.add(Cursor(2, 0), 9)
+    said, came = [], []
+    for share in training:
+        if share.opens:
+            said.append([each.positions.tolist() for each in training._dealer.ahead(3)])
+        came.append(share.positions.tolist())
+        training.step(model(torch.zeros(len(share.ids), 2)).mean())
+    assert sorted(position for each in came for position in each) == [*range(12), *range(22, 74), *range(83, 111)]
+    for coming in said:
+        first = came.index(coming[0])
+        assert came[first : first + len(coming)] == coming
 
 
 class Failing(Noisy):
