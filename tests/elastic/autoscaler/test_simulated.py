@@ -62,11 +62,11 @@ class _Asked:
 
     def decided(
         self,
-        snapshot: Any,  # noqa: ARG002 - of the protocol
+        snapshot: Any,
         decisions: Sequence[Decision],
         requests: Mapping[str, str],
         *,
-        lag_s: float,  # noqa: ARG002 - of the protocol
+        lag_s: float,
     ) -> None:
         """What was decided and asked."""
         self.all += [
