@@ -17,16 +17,32 @@ from kfp_volcano.elastic.policies.memory import Breaker
 from kfp_volcano.elastic.policies.outlook import Resting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from kfp_volcano.elastic.policies.guards import Guarded
-    from kfp_volcano.elastic.policies.memory import Mode
+    from kfp_volcano.elastic.policies.memory import Memory, Mode
     from kfp_volcano.elastic.policies.outlook import Outlook
-    from kfp_volcano.elastic.policies.policy import Decision
+    from kfp_volcano.elastic.policies.policy import Decision, Policy
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.elastic.simulator.observer import Observer
 
-__all__ = ["Autoscaler", "Sight"]
+__all__ = ["Autoscaler", "Deciding", "Sight"]
+
+
+class Deciding(Protocol):
+    """What decides for a queue: a policy within its guards, or one without."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy itself."""
+
+    def decide(self, snapshot: QueueSnapshot) -> tuple[Decision, ...]:
+        """See `Policy`."""
+
+    def remember(self, snapshot: QueueSnapshot, decisions: Sequence[Decision]) -> Memory:
+        """What the next snapshot is to hold of this one."""
+
+    def next_change(self, snapshot: QueueSnapshot) -> float | None:
+        """When something changes by itself."""
 
 
 class Sight(Protocol):
@@ -50,7 +66,7 @@ class Autoscaler:
     """
 
     def __init__(
-        self, observer: Observer, sight: Sight, policies: dict[str, Guarded], *, every_s: float | None = None
+        self, observer: Observer, sight: Sight, policies: Mapping[str, Deciding], *, every_s: float | None = None
     ) -> None:
         self._observer = observer
         self._sight = sight

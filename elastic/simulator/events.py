@@ -22,11 +22,11 @@ from kfp_volcano.elastic.simulator.scheduler import Scheduler
 from kfp_volcano.elastic.simulator.sites import Sites, turns
 
 if TYPE_CHECKING:
-    from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.elastic.policies.memory import Mode
     from kfp_volcano.elastic.policies.outlook import Outlook
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
+    from kfp_volcano.elastic.simulator.autoscaler import Deciding
     from kfp_volcano.elastic.simulator.scenario import Scenario
 
 __all__ = ["COOLDOWN_S", "Events"]
@@ -65,7 +65,7 @@ class Events:
         self,
         scenario: Scenario,
         name: str,
-        policies: Guarded | None,
+        policies: Deciding | None,
         *,
         by_priority: bool = True,
         adaptive: bool = True,

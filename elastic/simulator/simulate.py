@@ -6,13 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from kfp_volcano.elastic.policies.choice import policy_for
-from kfp_volcano.elastic.policies.guards import Guarded
-from kfp_volcano.elastic.policies.settings import GuardSettings, ThresholdSettings, Up
-from kfp_volcano.elastic.policies.threshold import Threshold
 from kfp_volcano.elastic.simulator.allocators.optimus import Optimus
 from kfp_volcano.elastic.simulator.allocators.pollux import Pollux
 from kfp_volcano.elastic.simulator.allocators.tiresias import Tiresias
 from kfp_volcano.elastic.simulator.events import Events
+from kfp_volcano.elastic.simulator.greedy import Greedy
 from kfp_volcano.elastic.simulator.intervals import Intervals
 from kfp_volcano.elastic.simulator.teams import by_team
 from kfp_volcano.errors import SpecError
@@ -35,12 +33,6 @@ RAY_S = 60.0
 """`elastic_resize_monitor_interval_s` of Ray Train."""
 
 
-def _greedy() -> Guarded:
-    """Whatever is free is given away at once, whatever that costs, and taken back when a gang waits for it."""
-    settings = ThresholdSettings(up=Up(idle_share=0.0))
-    return Guarded(Threshold(settings=settings), GuardSettings(resizes_per_hour=None, benefit=0.0))
-
-
 _ALLOCATORS: dict[str, Maker] = {
     Tiresias.name: lambda _: Tiresias(),
     Optimus.name: lambda _: Optimus(),
@@ -54,10 +46,10 @@ _FIXED: dict[str, Engine] = {
 }
 """Gangs of the size that they ask for, by Volcano alone."""
 _SIMPLE: dict[str, Engine] = {
-    "greedy": lambda scenario: Events(scenario, "greedy", _greedy(), cooldown_s=0.0),
-    "ray": lambda scenario: Events(scenario, "ray", _greedy(), cooldown_s=0.0, every_s=RAY_S),
+    "greedy": lambda scenario: Events(scenario, "greedy", Greedy(), cooldown_s=0.0),
+    "ray": lambda scenario: Events(scenario, "ray", Greedy(), cooldown_s=0.0, every_s=RAY_S),
 }
-"""Rules to compare with: greedy at every change, or as Ray Train every 60 seconds."""
+"""Rules to compare with: whatever is free is taken at every change, or as by Ray Train every 60 seconds."""
 POLICIES = (*_FIXED, *_SIMPLE, *_ALLOCATORS, *BUILT_IN)
 """What `simulate` knows by name."""
 

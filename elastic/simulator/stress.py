@@ -75,7 +75,7 @@ def until_broken(
         promises: What has to hold; None: the usual ones.
         seed: As `simulate` takes it.
         most_runs: Simulations that making it small may take.
-        told: Hears of each load that was tried, in words.
+        told: Hears how far it is, in words.
 
     Raises:
         SpecError: There is no such policy; or the scenario's queues cannot be written as a tree.
@@ -86,7 +86,10 @@ def until_broken(
         return Stressed(holds_at=holds, breaks_at=None, runs=stress.runs)
     broken = stress.broken(breaks)
     breaking = replace(at_load(scenario, breaks), name=_name(scenario.name))
+    told(f"load {breaks:.3g} breaks it; looking for the smallest case that does")
     small = stress.small(breaking, broken[0].promise, most_runs)
+    if small:
+        told(f"{len(small.jobs)} of {len(scenario.jobs)} jobs on {small.gpus} GPUs break it still")
     document = document_of(small, small.name) if small else None
     return Stressed(
         holds_at=holds,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from kfp_volcano.cli import main
@@ -105,6 +106,14 @@ def test_the_table_names_who_is_concerned_and_the_sums(dump):
     assert "ml/runs" not in found
     assert "1 of 2 jobs are concerned" in found
     assert "ml/runs" in run(dump, "--add-gpus", "4", "--all").stdout
+
+
+def test_what_is_wrong_is_told_at_once_and_yaml_does_as_well(dump, tmp_path):
+    """Of all options; kubectl prints YAML too."""
+    result = CliRunner().invoke(main, ["whatif", "--dump", str(dump), "--add-nodes", "x", "--quota", "y"])
+    assert "2 problems" in result.output
+    (tmp_path / "dump.yaml").write_text(yaml.safe_dump(json.loads(dump.read_text())))
+    assert run(tmp_path / "dump.yaml").stdout == run(dump).stdout
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -137,11 +138,13 @@ class Failing(Noisy):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_sample_that_cannot_be_read_ends_the_loop(workers: int) -> None:
-    """With the dataset's own error."""
+    """With the dataset's own error, and with the processes."""
+    before = set(psutil.Process().children())
     model = torch.nn.Linear(2, 1)
     training = Training(model, torch.optim.SGD(model.parameters(), lr=0.001), batch=8, size=SIZE, epochs=1)
     with pytest.raises(OSError, match="sample 5 cannot be read"):
         list(_fed(training, training.loader(Failing(), collate=first, workers=workers)))
+    assert not set(psutil.Process().children()) - before
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -164,7 +167,6 @@ class Slow(Noisy):
 
 def test_leaving_the_loop_ends_its_processes() -> None:
     """Whatever was under way."""
-    psutil = pytest.importorskip("psutil")
     before = set(psutil.Process().children())
     model = torch.nn.Linear(2, 1)
     training = Training(model, torch.optim.SGD(model.parameters(), lr=0.001), batch=8, size=SIZE, epochs=100)
