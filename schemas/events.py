@@ -35,6 +35,8 @@ class Kind(str, Enum):
 
     BATCH_CHANGED = "BatchChanged"
     """The global batch has another size, and the learning rate follows it."""
+    UPDATE_SKIPPED = "UpdateSkipped"
+    """The scaled gradients overflowed: no update, and a smaller loss scale."""
 
     CHECKPOINT_SAVED = "CheckpointSaved"
     CHECKPOINT_FAILED = "CheckpointFailed"

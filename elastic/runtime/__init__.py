@@ -18,6 +18,8 @@
             training.log(accuracy=evaluate(model))
     print("done")                                       # only when all batches are committed
 
+Where samples take time to get, `for share, batch in training.loader(dataset)` has them fetched ahead by processes.
+
 `step` does the backward pass, sums the gradients over all workers with weights, and updates; or finds that a worker
 was lost, and the loop yields the same batch again, shared out among those who are left. So the loop's body may run more
 than once for a batch, and must leave nothing else behind (a learning rate scheduler is given as `lr=`, and is stepped

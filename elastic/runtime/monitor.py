@@ -220,7 +220,7 @@ class Monitor:
         """Goes back to the newest checkpoint from before a fault; False where there is none."""
         state, watch = self._state, self._state.watch
         checkpoints = self._checkpoints
-        saved = self._crew.from_first(lambda: checkpoints.newest(until=seen.fine_until))
+        saved = checkpoints.newest(until=seen.fine_until)
         if saved is None:
             if first:
                 words = f"there is no checkpoint from before step {seen.step}: the learning rate is lowered instead"

@@ -151,8 +151,6 @@ class ReplicaGroup:
         """See Group."""
         if self._crew.any(not self._lifeline_whole()):
             again = self._manager is not None
-            if again:
-                self._tell_lost()
             self._disconnect()
             if not (self._crew.all(self._reach(patient=patient)) and self._crew.all(self._connect())):
                 self._disconnect()
@@ -240,7 +238,7 @@ class ReplicaGroup:
         """How things stand; a lighthouse that does not answer is sought anew."""
         standing = None if self._lifeline is None else self._lifeline.ask()
         if standing is None and self._lifeline is not None:
-            _log.warning("the lighthouse does not answer")
+            self._tell_lost()
             self._lifeline.close()
             self._lifeline = None
         return standing
@@ -324,6 +322,7 @@ class ReplicaGroup:
         if self._pg.stands(*self.place) and self.place[1] > 1:
             time.sleep(_LINGER_S)
         self._disconnect()
+        self._pg.end()
         self._store = None
 
     def _reach(self, *, patient: bool) -> bool:
@@ -393,6 +392,8 @@ class ReplicaGroup:
         if self._manager is not None and not self._silent:
             self._manager.shutdown(wait=False)
         if self._lifeline is not None:
+            if not self._lifeline.whole():
+                self._tell_lost()
             self._lifeline.close()
         self._manager, self._lifeline, self._fresh = None, None, False
 

@@ -150,15 +150,16 @@ class Life:
         """The same with what training says of itself by now."""
         self.course.advance(now)
         self.reported_at = now
-        training, left = self.course.training, self.course.left_s()
+        training = self.course.training
+        left = (1.0 - training.done) / training.pace if training.pace else None
         speed = next((one.throughput for one in training.measured if one.workers == self.workers), None)
-        known = left < math.inf
         return replace(
             seen,
-            remaining_s=left if known else None,
-            remaining_samples=None if speed is None or not known else round(left * speed),
+            remaining_s=left,
+            remaining_samples=None if speed is None or left is None else round(left * speed),
             done=training.done,
             batch=training.batch,
             measured=training.measured,
+            batch_range=training.batch_range,
             noise_scale=training.noise_scale,
         )

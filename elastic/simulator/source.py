@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.simulator.loads import drawn_jobs, drawn_outages, scaling_of, stated_job
 from kfp_volcano.elastic.simulator.reading.assumed import Assumed
+from kfp_volcano.elastic.simulator.reading.kubernetes import dumped_scenario
 from kfp_volcano.elastic.simulator.reading.shape import largest_node
 from kfp_volcano.elastic.simulator.reading.sources import open_source
 from kfp_volcano.elastic.simulator.reading.trace import read_trace
@@ -23,9 +25,12 @@ if TYPE_CHECKING:
     from kfp_volcano.schemas.queue_tree import Amounts, QueueTree
     from kfp_volcano.schemas.scenario import ScenarioSpec, TraceSource
 
-__all__ = ["generate", "queues_of", "read_scenario"]
+__all__ = ["drawn", "generate", "is_document", "queues_of", "read_scenario"]
 
 _DOCUMENTS = (".yaml", ".yml")
+_KIND = re.compile(rb'"kind"\s*:\s*"Scenario"')
+_BEGINNING = 4096
+"""Bytes in which a document says what it is."""
 
 
 def read_scenario(
@@ -39,7 +44,7 @@ def read_scenario(
     """The scenario that a path names.
 
     Args:
-        path: A Scenario document (YAML, or JSON), or a trace as `read_trace` takes it.
+        path: A Scenario document or a Kubernetes dump in YAML, or a trace as `read_trace` takes it.
         form: A trace's format.
         assumed: What a trace does not tell; a Scenario document says it itself.
         profiles: The folder of profiles, for Pollux' workloads.
@@ -48,11 +53,26 @@ def read_scenario(
     Raises:
         SpecError: It cannot be read, or is wrong: everything that is.
     """
-    if path.name.endswith(_DOCUMENTS):
+    if is_document(path):
         source = open_source(path)
         document = parse(source.text.replace("\r\n", "\n"), source=source.name)
+        if document.get("kind") == "List":
+            return dumped_scenario(document, assumed or Assumed(), name=source.stem, source=source.name)
         return generate(scenario_spec(document, source=source.name), folder=path.parent, seed=seed, source=source.name)
     return read_trace(path, form=form, assumed=assumed, profiles=profiles)
+
+
+def is_document(path: Path) -> bool:
+    """Whether a path is read as a Scenario document: YAML is, and JSON that says so as it begins."""
+    if path.name.endswith(".json") and path.is_file():
+        with path.open("rb") as file:
+            return _KIND.search(file.read(_BEGINNING)) is not None
+    return path.name.endswith(_DOCUMENTS)
+
+
+def drawn(path: Path, seed: int) -> Scenario:
+    """What a Scenario document gives with a seed. Raises SpecError as `read_scenario` does."""
+    return read_scenario(path, seed=seed)
 
 
 def generate(spec: ScenarioSpec, *, folder: Path, seed: int | None = None, source: str = "") -> Scenario:

@@ -14,7 +14,7 @@ import click
 from kfp_volcano.cli_options import cluster_options, pools_option, profiles_option, reach
 from kfp_volcano.cli_tables import print_table
 from kfp_volcano.errors import Problem, SpecError
-from kfp_volcano.reading import read_document, read_text
+from kfp_volcano.reading import read_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,10 +93,13 @@ def whatif(  # one parameter an option
     from kfp_volcano.elastic.simulator.whatif import changed, effects  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.laboratory.contestants import contestants  # noqa: PLC0415
 
+    wrong: list[Problem] = []
+    shares = _shares(quotas, wrong)
+    more = [_additions(add_gpus, _GPUS, "--add-gpus", wrong), _additions(add_nodes, _NODES, "--add-nodes", wrong)]
+    if wrong:
+        raise SpecError(wrong, source="kfp-volcano whatif")
     (now_policy,) = contestants([policy_now])
     (then_policy,) = contestants([policy]) if policy else (now_policy,)
-    shares = _shares(quotas)
-    more = [_additions(add_gpus, _GPUS, "--add-gpus"), _additions(add_nodes, _NODES, "--add-nodes")]
     extra = _extra_job(job, profiles, pools_file) if job else None
     now, then = _moments(dump, kubeconfig, context, shape, extra, job_takes)
     wanted = changed(then.scenario, nodes=_nodes(then.scenario, *more), shares=shares)
@@ -119,12 +122,13 @@ def whatif(  # one parameter an option
     _print_sums(figures(before), figures(after), told, len(found), sum(each.differs for each in found))
 
 
-def _additions(given: Sequence[str], pattern: re.Pattern[str], option: str) -> list[re.Match[str]]:
+def _additions(
+    given: Sequence[str], pattern: re.Pattern[str], option: str, wrong: list[Problem]
+) -> list[re.Match[str]]:
+    """What is to be added; what is wrong with it is added to the rest."""
     matches = [(text, pattern.fullmatch(text)) for text in given]
     remedy = "such as 16, or 16:a100" if pattern is _GPUS else "such as 2, 2x8 or 2x8:a100"
-    wrong = [Problem(option, f"{text!r} says no number of them", remedy) for text, match in matches if match is None]
-    if wrong:
-        raise SpecError(wrong, source=option)
+    wrong += [Problem(option, f"{text!r} says no number of them", remedy) for text, match in matches if match is None]
     return [match for _, match in matches if match is not None]
 
 
@@ -139,9 +143,9 @@ def _nodes(scenario: Scenario, gpus: Sequence[re.Match[str]], nodes: Sequence[re
     return tuple(replace(node, name=f"more-{index}") for index, node in enumerate(flat))
 
 
-def _shares(given: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
+def _shares(given: Sequence[str], wrong: list[Problem]) -> Mapping[str, Mapping[str, int]]:
+    """The shares of queues; what is wrong with them is added to the rest."""
     found: dict[str, dict[str, int]] = {}
-    wrong = []
     for text in given:
         match = _QUOTA.fullmatch(text)
         if match is None:
@@ -149,8 +153,6 @@ def _shares(given: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
             wrong.append(Problem("--quota", f"{text!r} is no quota", remedy))
         else:
             found.setdefault(match["queue"], {})[match["share"] or ""] = int(match["gpus"])
-    if wrong:
-        raise SpecError(wrong, source="--quota")
     return found
 
 
@@ -189,11 +191,7 @@ def _moments(
         raise SpecError([Problem("--job-takes", f"{takes!r} is no duration", "such as 90m or 6h")]) from error
     assumed = Assumed(nodes=parse_nodes(shape) if shape else ())
     if dump is not None:
-        source, at = str(dump), None
-        try:
-            document = json.loads(read_text(dump))
-        except (ValueError, RecursionError) as error:
-            raise SpecError(f"is no JSON: {error}", source=source) from error
+        source, at, document = str(dump), None, dict(read_document(dump))
     else:
         cluster, at, source = reach(kubeconfig, context), time.time(), "the cluster"
         document = live(cluster.list)

@@ -84,9 +84,8 @@ class Loader:
 
     def _after(self, share: Share) -> list[Share]:
         """What comes after a share, or a part of one."""
-        first, *_ = share.positions
         coming = list(self._coming(self._steps))
-        now = next((index for index, each in enumerate(coming) if each.positions[0] == first), -1)
+        now = [each.positions[0] for each in coming].index(share.positions[0])
         return coming[now + 1 :]
 
 

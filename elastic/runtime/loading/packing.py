@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import default_collate
 
 __all__ = ["Packed", "pack"]
 
@@ -70,7 +71,14 @@ def pack(samples: list[Any]) -> Packed:
         return _Place(tensor.dtype, start, tuple(tensor.shape), array)
 
     found = [taken(sample) for sample in samples]
-    return Packed(found, {dtype: torch.cat(each) for dtype, each in parts.items()})
+    return Packed(found, {dtype: _joined(each) for dtype, each in parts.items()})
+
+
+def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
+    if len({part.numel() for part in parts}) > 1:
+        return torch.cat(parts)
+    joined: torch.Tensor = default_collate(parts)  # into shared memory at once, in a process of a DataLoader
+    return joined.view(-1)
 
 
 def _plain(value: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Ahead", "Inline", "Source"]
 
-_ASKED_AHEAD = 2
-"""Pieces that a process is asked for at a time: the one it works on, and the next."""
+_ASKED_AHEAD = 1
+"""Pieces that a process is asked for at a time. With more, one might lie behind an empty piece, at which the process
+waits for work, while nothing else is left to ask for: it would wait for ever, and the training for it."""
 _END_S = 10.0
 """How long the end waits for a sample that is being fetched; then the process ends with this one."""
 
@@ -113,10 +115,7 @@ class Ahead:
 
     def close(self) -> None:
         """See Source."""
-        with self._changed:
-            self._closing = True
-            self._desk.end()
-            self._changed.notify_all()
+        self._end()
         self._thread.join(_END_S)
         if self._thread.is_alive():
             _log.warning("a process that fetches samples is still at one; it ends with this process")
@@ -134,18 +133,26 @@ class Ahead:
     def _run(self, arriving: Iterator[tuple[list[int], Packed]]) -> None:
         try:
             self._batching.begin()
-            while not self._closing:
-                share, samples = self._wait()
-                if share is not None:
-                    self._make(share, samples)
-                elif not self._closing:
-                    self._take(*next(arriving))
+            self._serve(arriving)
+        except BaseException as error:  # noqa: BLE001 - it belongs to the training's thread
+            self._end(error)
+        with suppress(Exception):
             for _ in arriving:  # to its end, at which the DataLoader ends its processes
                 pass
-        except BaseException as error:  # noqa: BLE001 - it belongs to the training's thread
-            with self._changed:
-                self._error = error
-                self._changed.notify_all()
+
+    def _serve(self, arriving: Iterator[tuple[list[int], Packed]]) -> None:
+        while not self._closing:
+            share, samples = self._wait()
+            if share is not None:
+                self._make(share, samples)
+            elif not self._closing:
+                self._take(*next(arriving))
+
+    def _end(self, error: BaseException | None = None) -> None:
+        with self._changed:
+            self._error, self._closing = self._error or error, True
+            self._desk.end()
+            self._changed.notify_all()
 
     def _wait(self) -> tuple[Share | None, Sequence[Any]]:
         """Waits for something to do; what to make of which samples, if that is the next batch."""

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ProfiledTraining"]
 
+_HAIR_S = 1e-6
+_AHEAD_S = 300.0
+
 
 class ProfiledTraining:
     """Under way."""
@@ -40,6 +43,8 @@ class ProfiledTraining:
         self._batch: int | None = None
         self._gradients: Gradients | None = None
         self._pace: float | None = None
+        self._cut_s = 0.0
+        """By how much the end of its last epoch was rounded down."""
         self._measured: dict[tuple[int, int], Measured] = {}
 
     @property
@@ -93,18 +98,26 @@ class ProfiledTraining:
             if self._progress + goodput * (seconds - spent) < milestone:
                 self._progress += goodput * (seconds - spent)
                 return seconds
-            spent = min(seconds, spent + round((milestone - self._progress) / goodput))
+            took = (milestone - self._progress) / goodput
+            spent = min(seconds, spent + round(took))
+            self._cut_s = max(0.0, took - round(took)) if self.epoch == self.application.epochs - 1 else 0.0
             self._progress = milestone
             self.epoch += 1
         return spent
 
     def left(self, placement: Placement) -> float:
-        """Seconds to its end if it trains on there; infinity where it cannot."""
+        """Seconds to its end if it trains on there; infinity where it cannot.
+
+        Of a training that chooses its batch no more than `_AHEAD_S` are looked ahead, for each epoch is a choice: it is
+        to be asked again then.
+        """
         if not placement.gpus:
             return math.inf
         ahead = copy.copy(self)
         ahead.agent, ahead._measured = copy.copy(self.agent), {}  # noqa: SLF001 - of its own kind
-        return ahead.advance(placement, math.inf)
+        # An end that is rounded down to is reached all the same only once it has been trained to.
+        left = ahead.advance(placement, math.inf if self.agent is None else _AHEAD_S)
+        return left + ahead._cut_s + _HAIR_S  # noqa: SLF001
 
     def _goodput(self, gpus: tuple[int, ...]) -> float:
         """Progress a second there, in steps of the smallest batch; what it is seen to be is taken up."""

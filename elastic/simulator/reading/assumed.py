@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.elastic.simulator.reading.shape import FULL, largest_node, nodes_for
 from kfp_volcano.elastic.simulator.scenario import Job, Scenario
 from kfp_volcano.elastic.simulator.traced import Scaling, Traced
-from kfp_volcano.errors import SpecError
+from kfp_volcano.errors import Problem, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,6 +43,8 @@ class Assumed:
     restart_s: float = 60.0
     load: float = 1.0
     """How much faster jobs come than they did: times of submission are divided by it."""
+    origin_s: float | None = None
+    """Which of the trace's times is the scenario's beginning; None: its first submission."""
     since_s: float = 0.0
     """From where in the trace, seconds after its first submission."""
     until_s: float = math.inf
@@ -81,7 +83,7 @@ def _windowed(jobs: Iterable[TraceJob], assumed: Assumed) -> list[TraceJob]:
     chosen = [job for job in ordered if begin <= job.at < end and (not assumed.only or job.name in assumed.only)][
         : assumed.limit
     ]
-    zero = ordered[0].at if not assumed.since_s else begin
+    zero = begin if assumed.since_s else ordered[0].at if assumed.origin_s is None else assumed.origin_s
     return [_at(job, (job.at - zero) / assumed.load) for job in chosen]
 
 
@@ -119,11 +121,12 @@ def scenario_of(
         nodes: The trace's own cluster, where it tells one.
 
     Raises:
-        SpecError: No job is left.
+        SpecError: No job is left, or one that is wanted by name is not there.
     """
     told = list(notes)
     if any(later.at < earlier.at for earlier, later in pairwise(jobs)):
         told.append("the trace was not in the order of submission: sorted")
+    _all_there(jobs, assumed, source)
     chosen = _windowed(jobs, assumed)
     if assumed.load != 1.0:
         told.append(f"jobs come {assumed.load:g} times as fast as they did")
@@ -151,6 +154,16 @@ def scenario_of(
         source=source,
         notes=tuple(told),
     )
+
+
+def _all_there(jobs: Sequence[TraceJob], assumed: Assumed, source: str) -> None:
+    """Raises SpecError with every job that is wanted by name and is not in the trace."""
+    missing = assumed.only - {job.name for job in jobs} if assumed.only else ()
+    if missing:
+        wrong = [
+            Problem(name, "is no job of the trace", "a job's name as the trace has it") for name in sorted(missing)
+        ]
+        raise SpecError(wrong, source=source)
 
 
 def _made_up(jobs: Sequence[TraceJob], assumed: Assumed) -> tuple[Node, ...]:

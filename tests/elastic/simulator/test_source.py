@@ -116,6 +116,8 @@ def test_a_trace_s_jobs_are_taken_at_the_load_that_is_said(tmp_path):
     scenario = read(tmp_path, trace=trace, jobs=[{"name": "x", "gpus": 1, "duration": 1, "at": 20}])
     assert [(job.name, job.submitted_at) for job in scenario.jobs] == [("a", 0), ("x", 20), ("b", 50)]
     assert (scenario.jobs[0].min_workers, scenario.jobs[0].resize_s) == (2, 7.0)
+    with pytest.raises(SpecError, match="z: is no job of the trace"):
+        read(tmp_path, trace={**trace, "only": ["a", "z"]})
     with pytest.raises(SpecError, match="two jobs are called a"):
         read(tmp_path, trace=trace, jobs=[{"name": "a", "gpus": 1, "duration": 1}])
 
@@ -125,6 +127,8 @@ def test_json_in_a_yaml_file_and_line_ends_do_not_matter(tmp_path):
     text = json.dumps(document(cluster={"nodes": NODES}, jobs=[{"name": "a", "gpus": 1, "duration": 1}]), indent=1)
     (tmp_path / "s.yaml").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     assert read_scenario(tmp_path / "s.yaml").jobs[0].name == "a"
+    (tmp_path / "s.json").write_text(text)
+    assert read_scenario(tmp_path / "s.json").jobs[0].name == "a"
 
 
 def test_what_nothing_comes_of_is_refused(tmp_path):

@@ -36,8 +36,8 @@ def page(study: Study) -> str:
             sources=SOURCES,
             notes=[*study.scenario.notes, *replayed],
             drawn=drawn,
-            # In a script element only its end tag would end it.
-            data=json.dumps(drawn, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("</", "<\\/"),
+            # No markup may begin within the script element that holds it.
+            data=json.dumps(drawn, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
             colours=[colour.variable for colour in COLOURS],
             charts=[chart for chart in (completion(study.outcomes), study.swept and settings(study.swept)) if chart],
             tried=_tried(study.swept) if study.swept else [],

@@ -7,11 +7,12 @@ import time
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
 from kfp_volcano.elastic.runtime import Batch, Training
-from kfp_volcano.elastic.sharding import Mixture
+from kfp_volcano.elastic.sharding import Cursor, Mixture
 from kfp_volcano.errors import SpecError
 
 SIZE = 37
@@ -107,6 +108,25 @@ def test_a_step_that_is_done_again_has_its_samples_still() -> None:
     assert len(seen) == 6
 
 
+def test_what_is_said_to_come_comes() -> None:
+    """Over epochs' ends, in parts, and behind samples that are passed over."""
+    model = torch.nn.Linear(2, 1)
+    batch = Batch(size=8, max_per_worker=3)
+    training = Training(model, torch.optim.SGD(model.parameters(), lr=0.001), batch=batch, size=SIZE, epochs=3)
+    training._state.watch.skips.add(Cursor(0, 12), 10)
+    training._state.watch.skips.add(Cursor(2, 0), 9)
+    said, came = [], []
+    for share in training:
+        if share.opens:
+            said.append([each.positions.tolist() for each in training._dealer.ahead(3)])
+        came.append(share.positions.tolist())
+        training.step(model(torch.zeros(len(share.ids), 2)).mean())
+    assert sorted(position for each in came for position in each) == [*range(12), *range(22, 74), *range(83, 111)]
+    for coming in said:
+        first = came.index(coming[0])
+        assert came[first : first + len(coming)] == coming
+
+
 class Failing(Noisy):
     """Has a sample that cannot be read."""
 
@@ -118,11 +138,13 @@ class Failing(Noisy):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_sample_that_cannot_be_read_ends_the_loop(workers: int) -> None:
-    """With the dataset's own error."""
+    """With the dataset's own error, and with the processes."""
+    before = set(psutil.Process().children())
     model = torch.nn.Linear(2, 1)
     training = Training(model, torch.optim.SGD(model.parameters(), lr=0.001), batch=8, size=SIZE, epochs=1)
     with pytest.raises(OSError, match="sample 5 cannot be read"):
         list(_fed(training, training.loader(Failing(), collate=first, workers=workers)))
+    assert not set(psutil.Process().children()) - before
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -145,7 +167,6 @@ class Slow(Noisy):
 
 def test_leaving_the_loop_ends_its_processes() -> None:
     """Whatever was under way."""
-    psutil = pytest.importorskip("psutil")
     before = set(psutil.Process().children())
     model = torch.nn.Linear(2, 1)
     training = Training(model, torch.optim.SGD(model.parameters(), lr=0.001), batch=8, size=SIZE, epochs=100)

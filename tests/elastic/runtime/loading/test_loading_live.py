@@ -61,6 +61,18 @@ def test_what_was_fetched_ahead_survives_resizes(
     assert 103 * 30 <= everything <= 103 * 30 + 4 * 3 * 10
 
 
+def test_each_process_of_a_worker_has_fetchers_of_its_own(make_job: Callable[..., Job], tmp_path: Path) -> None:
+    """Torchrun's processes, which talk with each other already when they start them."""
+    job = make_job(epochs=20, script=SCRIPT)
+    job.start("w-0", processes=2, WORKERS=1)
+    job.wait_for_steps(5, world=2)
+    job.start("w-1", processes=2, WORKERS=1)
+    job.wait_for_steps(5, world=4)
+    assert [job.exit_code(name) for name in ("w-0/0", "w-0/1", "w-1/0", "w-1/1")] == [0] * 4
+    audit = job.audit()
+    assert (audit.problems, audit.duplicates, audit.missing) == ((), 0, 0)
+
+
 def begin(folder: Path, **given: object) -> subprocess.Popen[str]:
     """The script as a Job of one process, in a process group of its own; returns when it trains."""
     program = f"import runpy; runpy.run_path({str(SCRIPT)!r}, {given!r}, '__main__')"
@@ -97,12 +109,12 @@ def test_a_signal_to_the_process_group_lets_the_step_end(tmp_path: Path) -> None
 
 def test_a_killed_fetcher_ends_the_training(tmp_path: Path) -> None:
     """As where a DataLoader's worker is out of memory; a restart then feeds what is left, each sample once."""
-    process = begin(tmp_path, EPOCHS=20, PACE=0.01)
+    process = begin(tmp_path, EPOCHS=8, PACE=0.01)
     fetchers = psutil.Process(process.pid).children(recursive=True)
     fetchers[0].kill()
     assert process.wait(60) == 1
     assert psutil.wait_procs(fetchers, timeout=30)[1] == []
-    assert begin(tmp_path, EPOCHS=20).wait(60) == 0
+    assert begin(tmp_path, EPOCHS=8).wait(60) == 0
     files = {path.name: path.read_text().splitlines() for path in (tmp_path / "ledger").glob("*.jsonl")}
     audit = ledger.audit(files, json.loads((tmp_path / "final" / "manifest.json").read_text()))
     assert (audit.problems, audit.duplicates, audit.missing) == ((), 0, 0)

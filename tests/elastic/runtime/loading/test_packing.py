@@ -56,6 +56,7 @@ def test_there_is_one_piece_of_memory_for_each_kind_of_number() -> None:
     packed = pack([(torch.rand(3), torch.tensor(index), np.zeros(2)) for index in range(100)])
     assert set(packed.numbers) == {torch.float32, torch.int64, torch.float64}
     assert pack([]).unpack() == []
+    assert equal(pack([torch.zeros(0), torch.zeros(0)]).unpack(), [torch.zeros(0), torch.zeros(0)])
 
 
 def test_an_array_that_cannot_be_written_to_is_no_reason_to_warn(recwarn: pytest.WarningsRecorder) -> None:
