@@ -34,17 +34,15 @@ class Kind(str, Enum):
     """All batches are committed."""
 
     BATCH_CHANGED = "BatchChanged"
-    """The global batch has another size, or the learning rate followed it."""
-    SHARES_CHANGED = "SharesChanged"
-    """The workers' shares of a batch have other sizes."""
+    """The global batch has another size, and the learning rate follows it."""
+    UPDATE_SKIPPED = "UpdateSkipped"
+    """The scaled gradients overflowed: no update, and a smaller loss scale."""
 
     CHECKPOINT_SAVED = "CheckpointSaved"
     CHECKPOINT_FAILED = "CheckpointFailed"
     """It could not be written."""
     CHECKPOINT_DAMAGED = "CheckpointDamaged"
     """It is not what was written: the one before is used."""
-    BEST_KEPT = "BestKept"
-    """The checkpoint with the best evaluation so far."""
 
     EVALUATED = "Evaluated"
     EVALUATION_FAILED = "EvaluationFailed"
@@ -78,16 +76,11 @@ class Kind(str, Enum):
     """A worker is slower than the others."""
     HANG = "Hang"
     """A worker makes no progress."""
-    PARTITIONED = "Partitioned"
-    """Workers cannot reach each other."""
-    HEALED = "Healed"
-    """They can again."""
     COORDINATOR_LOST = "CoordinatorLost"
+    """It has ended, does not answer, or this worker is cut off from it: training rests."""
     COORDINATOR_BACK = "CoordinatorBack"
+    """This worker has reached it again."""
     OUT_OF_MEMORY = "OutOfMemory"
-    DISK_FULL = "DiskFull"
-    CLOCK_SKEWED = "ClockSkewed"
-    """Two machines' clocks differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ _KINDS = {
     "GPUPools": "gpu-pools.v1",
     "Policy": "policy.v1",
     "ResourceProfiles": "resource-profiles.v1",
+    "Scenario": "scenario.v1",
     "HorizontalPodAutoscaler": "horizontal-pod-autoscaler.v2",
 }
 """The kinds of documents that people write, and their schemas."""

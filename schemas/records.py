@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RENDERED",
     "Advice",
+    "BatchRange",
     "ClassChange",
     "Hold",
     "LossTrend",
@@ -145,6 +146,18 @@ class Measured:
     """Of the slowest of them, empty where none is known."""
     compute_s: float | None = None
     """What of a step a worker computes for, before it sums its gradients with the others', where training tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRange:
+    """The batches that a training chooses from by itself, samples."""
+
+    least: int
+    """Global; what others are compared with."""
+    most: int
+    """Global."""
+    least_each: int = 1
+    """Of a worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.guards import Guarded
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
 
-__all__ = ["LOOK_S", "STALE_S", "Fleet", "Metrics"]
+__all__ = ["HUNGRY_AT_ONCE", "HUNGRY_PER_S", "HUNGRY_S", "LOOK_S", "STALE_S", "Fleet", "Metrics"]
 
 LOOK_S = 15.0
 """How long a queue is left alone at most, seconds: HPA's sync period."""
@@ -56,7 +56,7 @@ _FEW, _RENEWERS = 8, 4
 """Leases of more queues than a few are renewed by so many threads beside the turns."""
 _LARGE = 10_000
 """From so many Jobs and pods on the garbage collector takes tenths of seconds to look through them."""
-_HUNGRY_PER_S, _HUNGRY_AT_ONCE = 5.0, 2
+HUNGRY_PER_S, HUNGRY_AT_ONCE = 5.0, 2
 """Turns of such queues together, a second: what a change costs is not to grow with the number of queues."""
 
 _log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Fleet:
         self._errands: dict[str, None] = {}
         """Queues whose Jobs have to be seen to after their turn, in this order."""
         self._release_at = 0.0
-        self._pace = Pace(per_s=_HUNGRY_PER_S, burst=_HUNGRY_AT_ONCE)
+        self._pace = Pace(per_s=HUNGRY_PER_S, burst=HUNGRY_AT_ONCE)
         self._turned_at = 0.0
         self._begun = self._runs = False
         self._renewers: ThreadPoolExecutor | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot, Sample
 
-__all__ = ["Metrics", "Standpoint", "Turns"]
+__all__ = ["Metrics", "Standpoint", "Turns", "is_hungry"]
 
 
 class Metrics(Protocol):
@@ -130,7 +130,7 @@ class Turns:
         standpoint.memory = policy.remember(snapshot, decisions)
         with self._going_on(queue):
             self._tend(snapshot, standpoint.memory)
-        standpoint.hungry = _is_hungry(snapshot, decisions)
+        standpoint.hungry = is_hungry(snapshot, decisions)
         standpoint.turned_at = now
         return policy.next_change(snapshot)
 
@@ -213,7 +213,8 @@ def _measured(job: ElasticJob, metrics: Metrics) -> ElasticJob:
     return replace(job, pods=pods, utilisation=metrics.utilisation(namespace, names))
 
 
-def _is_hungry(snapshot: QueueSnapshot, decisions: Sequence[Decision]) -> bool:
+def is_hungry(snapshot: QueueSnapshot, decisions: Sequence[Decision]) -> bool:
+    """Whether something in a queue would take more room."""
     stays = {decision.job for decision in decisions if not decision.resizes}
     return bool(snapshot.pending) or any(
         job.key in stays and job.workers < job.max_workers and not job.resize_open for job in snapshot.jobs

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kfp_volcano.elastic.policies.gangs import serve
 from kfp_volcano.elastic.policies.memory import Mode
+from kfp_volcano.elastic.policies.outlook import Rest
 from kfp_volcano.elastic.policies.policy import Changing, Policy, Serving
 from kfp_volcano.elastic.policies.room import room_of, unclaimed
 from kfp_volcano.elastic.policies.settings import AdaptiveSettings, ThresholdSettings, Up
@@ -19,6 +20,7 @@ from kfp_volcano.elastic.policies.threshold import Threshold
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.gangs import Service
+    from kfp_volcano.elastic.policies.outlook import Outlook
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
 
@@ -46,10 +48,10 @@ class Adaptive:
 
     def decide_beside(self, snapshot: QueueSnapshot, service: Service) -> tuple[Decision, ...]:
         """As `decide`, where it is known already what the gangs are served; see `Serving`."""
-        mode = self.mode(snapshot)
+        idle = self._idle_share(snapshot)
+        mode = self._mode(snapshot.memory.mode, idle, snapshot.at)
         policy = self._policy(mode)
         decisions = policy.decide_beside(snapshot, service) if isinstance(policy, Serving) else policy.decide(snapshot)
-        idle = self._idle_share(snapshot)
         return tuple(
             replace(
                 decision,
@@ -62,16 +64,32 @@ class Adaptive:
 
     def mode(self, snapshot: QueueSnapshot) -> Mode:
         """What it is at this snapshot; see `Moded`."""
-        before = snapshot.memory.mode
-        mode = before if before and before.name in {AGGRESSIVE, CAREFUL} else Mode(name=CAREFUL, since=snapshot.at)
-        idle, settings = self._idle_share(snapshot), self.settings
-        aggressive = mode.name == AGGRESSIVE
+        return self._mode(snapshot.memory.mode, self._idle_share(snapshot), snapshot.at)
+
+    @property
+    def steadfast(self) -> bool:
+        """Whether both are; see `Resting`."""
+        return isinstance(self.aggressive, Threshold) and isinstance(self.careful, Threshold)
+
+    def rest(self, outlook: Outlook) -> Rest | None:
+        """Whether it resizes nothing; see `Resting`."""
+        free = max(0, outlook.free_gpus - outlook.waiting_gpus)
+        share = free / outlook.limit_gpus if outlook.limit_gpus > 0 else 0.0
+        mode = self._mode(outlook.mode, share, outlook.at)
+        policy = self._policy(mode)
+        if not isinstance(policy, Threshold) or policy.rest(outlook) is None:
+            return None
+        return Rest(mode, None if mode.contrary_since is None else self._switches_at(mode))
+
+    def _mode(self, before: Mode | None, idle: float, at: float) -> Mode:
+        mode = before if before and before.name in {AGGRESSIVE, CAREFUL} else Mode(name=CAREFUL, since=at)
+        settings, aggressive = self.settings, mode.name == AGGRESSIVE
         if not (idle <= settings.tight_share if aggressive else idle >= settings.idle_share):
             return replace(mode, contrary_since=None)
-        mode = mode if mode.contrary_since is not None else replace(mode, contrary_since=snapshot.at)
-        if snapshot.at < self._switches_at(mode):
+        mode = mode if mode.contrary_since is not None else replace(mode, contrary_since=at)
+        if at < self._switches_at(mode):
             return mode
-        return Mode(name=CAREFUL if aggressive else AGGRESSIVE, since=snapshot.at)
+        return Mode(name=CAREFUL if aggressive else AGGRESSIVE, since=at)
 
     def next_change(self, snapshot: QueueSnapshot) -> float | None:
         """When it switches if nothing happens, or the policy that it is changes by itself; see `Changing`."""

@@ -12,11 +12,12 @@ from collections.abc import Mapping  # noqa: TC003 - types of fields are read wh
 from dataclasses import dataclass, field
 
 from kfp_volcano.elastic.policies.memory import Memory
-from kfp_volcano.schemas.records import Hold, Measured, Watched
+from kfp_volcano.schemas.records import BatchRange, Hold, Measured, Watched
 
 __all__ = [
     "NOWHERE",
     "UNUSABLE",
+    "BatchRange",
     "ElasticJob",
     "Measured",
     "NodeState",
@@ -154,6 +155,8 @@ class ElasticJob:
     """Global batch it trains with, samples."""
     measured: tuple[Measured, ...] = ()
     """How fast it was at the sizes it had, by workers."""
+    batch_range: BatchRange | None = None
+    """What its training chooses its batch from by itself, at each size; None: it follows the spec's rule."""
     noise_scale: float | None = None
     """Gradient noise scale, samples (McCandlish et al. 2018), where training reports it."""
     diverging: bool = False

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kfp_volcano.elastic.policies.gangs import owed, serve
 from kfp_volcano.elastic.policies.giving import giving_order
+from kfp_volcano.elastic.policies.outlook import Rest
 from kfp_volcano.elastic.policies.policy import Decision, Reason, hold
 from kfp_volcano.elastic.policies.room import room_of, unclaimed
 from kfp_volcano.elastic.policies.settings import ThresholdSettings
@@ -23,6 +24,7 @@ from kfp_volcano.elastic.policies.snapshot import NOWHERE
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.gangs import Service
+    from kfp_volcano.elastic.policies.outlook import Outlook
     from kfp_volcano.elastic.policies.room import Room
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
 
@@ -37,6 +39,7 @@ class Threshold:
     """Idle and used share, and tasks that wait."""
 
     name: ClassVar[str] = "threshold"
+    steadfast: ClassVar[bool] = True
 
     settings: ThresholdSettings = field(default_factory=ThresholdSettings)
 
@@ -60,6 +63,14 @@ class Threshold:
             else:
                 decisions.append(hold(job, *_staying(job, load), self.name))
         return tuple(decisions)
+
+    def rest(self, outlook: Outlook) -> Rest | None:
+        """Whether it resizes nothing; see `Resting`."""
+        up, down = self.settings.up, self.settings.down
+        if down.used_share is not None or down.pending_tasks is not None:
+            return None
+        enough = outlook.free_gpus >= up.idle_share * outlook.limit_gpus - _ROUNDING
+        return None if outlook.growing and outlook.free_gpus > 0 and enough else Rest()
 
 
 class _Load:

@@ -18,6 +18,8 @@
             training.log(accuracy=evaluate(model))
     print("done")                                       # only when all batches are committed
 
+Where samples take time to get, `for share, batch in training.loader(dataset)` has them fetched ahead by processes.
+
 `step` does the backward pass, sums the gradients over all workers with weights, and updates; or finds that a worker
 was lost, and the loop yields the same batch again, shared out among those who are left. So the loop's body may run more
 than once for a batch, and must leave nothing else behind (a learning rate scheduler is given as `lr=`, and is stepped
@@ -41,6 +43,7 @@ from kfp_volcano.schemas.batch import Batch
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.runtime.crew import worker_device, worker_mesh
+    from kfp_volcano.elastic.runtime.loading import Loader, Streams
     from kfp_volcano.elastic.runtime.share import Share
     from kfp_volcano.elastic.runtime.state import Stateful
     from kfp_volcano.elastic.runtime.training import Training
@@ -50,9 +53,11 @@ __all__ = [
     "LEFT",
     "Batch",
     "Factors",
+    "Loader",
     "Share",
     "Situation",
     "Stateful",
+    "Streams",
     "Training",
     "worker_device",
     "worker_mesh",
@@ -63,8 +68,10 @@ os.environ.setdefault("RUST_LOG", "warn")
 
 _MODULES = {
     "LEFT": "wishes",
+    "Loader": "loading",
     "Share": "share",
     "Stateful": "state",
+    "Streams": "loading",
     "Training": "training",
     "worker_device": "crew",
     "worker_mesh": "crew",

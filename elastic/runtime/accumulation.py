@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
+    from kfp_volcano.elastic.runtime.loss_scale import LossScale
     from kfp_volcano.elastic.runtime.share import Share
 
 __all__ = ["Accumulation", "FirstPart"]
@@ -37,11 +38,11 @@ class Accumulation:
         """A share begins; its gradients are empty."""
         self._loss, self._first = 0.0, None
 
-    def add(self, share: Share, loss: torch.Tensor) -> None:
-        """Backward pass of a part with this mean loss over its samples."""
+    def add(self, share: Share, loss: torch.Tensor, scale: LossScale) -> None:
+        """Backward pass of a part with this mean loss over its samples; gradients are scaled, the loss kept is not."""
         whole = share.fed == share.attempt.count
         weighted = loss if whole else loss * (share.fed / share.attempt.count)
-        torch.autograd.backward(weighted)
+        torch.autograd.backward(scale.scaled(weighted))
         self._loss = self._loss + weighted.detach()
 
     def look(self, share: Share, square: float) -> None:

@@ -111,6 +111,10 @@ class Crew:
             if self.rank > 0:
                 load(given)
 
+    def aside(self) -> Any:
+        """A group of these processes for a thread of its own in each; None where there is one process."""
+        return None if self.size == 1 else distributed.new_group(backend="gloo", timeout=_PATIENCE)
+
     def part(self) -> None:
         """Waits for all; from now on each may end when it likes."""
         if self.size > 1 and not self._parted:

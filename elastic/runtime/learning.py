@@ -86,6 +86,7 @@ class Learning:
         problems = problems or misfits(batch, optimizer.param_groups, kappa)
         if problems:
             raise SpecError(problems, source="batch")
+        self._rule_name = batch.rule
         self._rule = rule if rule is not None else None if batch.rule == "constant" else named(batch)
         self._ramp = Ramp(length=batch.ramp or 0)
         self._step = _Step()
@@ -180,6 +181,21 @@ class Learning:
         for group, values in zip(self._optimizer.param_groups, base, strict=True):
             for name, value in values.items():
                 _assign(group, name, value)
+
+    def basis(self, samples: int) -> dict[str, Any]:
+        """From what the present learning rate follows, for people: base values, what they were chosen for, the rule.
+
+        Args:
+            samples: Committed so far.
+        """
+        base = self._read() if self._rule is None else self._base
+        return {
+            "lr": [float(values["lr"]) for values in base],
+            "batch": self.sizing.base,
+            "rule": self._rule_name,
+            "schedule": "function" if callable(self._lr) else self._schedule and self._schedule.name,
+            "progress": self.progress(samples),
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """All of it as plain values."""

@@ -125,6 +125,10 @@ class Monitor:
         if change is not None and change != self._resized and change.step == state.steps and first:
             words = f"{change.to_workers} workers train instead of {change.from_workers}"
             self._events.add(Kind.RESIZED, words, pause_s=change.pause_s, steps_lost=change.steps_lost)
+            before, batch = (state.learning.sizing.batch(each) for each in (change.from_workers, change.to_workers))
+            if batch != before:
+                words = f"the global batch is {batch} samples instead of {before}, and the learning rate follows it"
+                self._events.add(Kind.BATCH_CHANGED, words, batch=batch, before=before)
         self._resized = change
         found = watch.observe(
             step=attempt.step,
@@ -216,7 +220,7 @@ class Monitor:
         """Goes back to the newest checkpoint from before a fault; False where there is none."""
         state, watch = self._state, self._state.watch
         checkpoints = self._checkpoints
-        saved = self._crew.from_first(lambda: checkpoints.newest(until=seen.fine_until))
+        saved = checkpoints.newest(until=seen.fine_until)
         if saved is None:
             if first:
                 words = f"there is no checkpoint from before step {seen.step}: the learning rate is lowered instead"

@@ -31,6 +31,8 @@ _BROKEN_KEY = "broken"
 _WAITING_KEY = "waiting/{}"
 _LOOK_S = 0.1
 _ANSWER_S = 3.0
+_CLOSING_S = 3.0
+"""How long a process that ends waits for connections that are being closed."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +52,8 @@ class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
     stale: Callable[[], bool] = staticmethod(lambda: False)
     """Whether the lighthouse that called for this group is gone: its members will not come then."""
     _shared: Any = None
+    closing: list[threading.Thread]
+    """Close connections that were given up."""
 
     def configure(
         self, store_addr: str, replica_id: str, rank: int, world_size: int, quorum_id: int | None = None, *rest: Any
@@ -112,6 +116,16 @@ class _Identified(ProcessGroupWrapper):  # type: ignore[misc]
         self._place = self._shared = None
         super().abort(errored=errored)
 
+    def end(self) -> None:
+        """Closes the connections for good, and waits until they are closed, within limits.
+
+        A thread that comes back from C++ while Python ends takes the process with it: SIGABRT instead of its exit code.
+        """
+        self.abort()
+        deadline = time.monotonic() + _CLOSING_S
+        for thread in self.closing:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
 
 class _Gloo(_Identified, ProcessGroupGloo):  # type: ignore[misc]
     def abort(self, errored: bool = True) -> None:  # noqa: FBT001, FBT002 - torchft's
@@ -120,7 +134,9 @@ class _Gloo(_Identified, ProcessGroupGloo):  # type: ignore[misc]
         if self._pg is not None:
             last_reference = [self._pg]
             self._pg = None
-            threading.Thread(target=_end, args=(last_reference,), name="gloo abort", daemon=True).start()
+            thread = threading.Thread(target=_end, args=(last_reference,), name="gloo abort", daemon=True)
+            self.closing = [*(each for each in self.closing if each.is_alive()), thread]
+            thread.start()
         super().abort(errored=errored)
 
     def _create_pg(self, store: Any, rank: int, world_size: int) -> Any:
@@ -185,5 +201,5 @@ def process_group(address: str, crew: Crew, *, flat: bool, cuda: bool, stale: Ca
     """A process group that torchft can lay again for each quorum: NCCL for CUDA gradients, gloo on `address` else."""
     # NCCL has one timeout for the rendezvous and the collectives, which wait for whoever is slow.
     group = _Nccl(timeout=timedelta(seconds=120)) if cuda else _Gloo(timeout=_RENDEZVOUS_TIMEOUT)
-    group.address, group.stale, group.crew, group.flat = address, stale, crew, flat
+    group.address, group.stale, group.crew, group.flat, group.closing = address, stale, crew, flat, []
     return group

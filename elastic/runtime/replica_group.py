@@ -45,6 +45,7 @@ from kfp_volcano.elastic.runtime.manager import (
 )
 from kfp_volcano.elastic.runtime.process_group import process_group
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.events import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore
 
     from kfp_volcano.elastic.runtime.crew import Crew
+    from kfp_volcano.elastic.runtime.events import Events
     from kfp_volcano.elastic.runtime.manager import Manager
 
 __all__ = ["LEASE_S", "SILENCE_S", "ReplicaGroup"]
@@ -105,6 +107,7 @@ class ReplicaGroup:
         load: takes over another worker's state.
         cuda: whether gradients are on CUDA devices, and so go over NCCL instead of gloo.
         gone: whether this worker was told to leave: ends a wait for a lighthouse.
+        events: is told when the coordinator is lost, and when it is back.
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class ReplicaGroup:
         load: Callable[[dict[str, Any]], None],
         cuda: bool,
         gone: Callable[[], bool],
+        events: Events,
     ) -> None:
         self.rank, self.world, self.rendezvous = crew.rank, crew.size, ""
         self._crew, self._flat = crew, flat
@@ -126,6 +130,8 @@ class ReplicaGroup:
         self._address = address
         self._pod, self._name = name, ""
         self._state, self._load, self._gone = state, load, gone
+        self._events = events
+        self._lost_at: float | None = None
         self._fetches = crew.rank == 0 or not flat
         self._healed = False
         self._cuda = cuda
@@ -152,6 +158,7 @@ class ReplicaGroup:
             if again:
                 # The others do the same now; a lighthouse that does not know them yet would leave them out.
                 time.sleep(_REGROUP_S)
+            self._tell_back()
         manager = self._manager
         assert manager is not None  # noqa: S101 - _connect made it
         manager.load_state_dict({"step": step, "batches_committed": 0})
@@ -184,6 +191,19 @@ class ReplicaGroup:
         while found is None and self._crew.size == 1 and self._ask() is not None:
             found = ask_again(manager)
         return bool(found) and self._lifeline_whole()
+
+    def _tell_lost(self) -> None:
+        if self._crew.rank == 0 and self._lost_at is None and not self._silent:
+            self._lost_at = time.monotonic()
+            self._events.add(
+                Kind.COORDINATOR_LOST, f"the coordinator {self._coordinator} is gone, or cannot be reached"
+            )
+
+    def _tell_back(self) -> None:
+        if self._lost_at is not None:
+            seconds, self._lost_at = time.monotonic() - self._lost_at, None
+            words = f"the coordinator is there again, after {seconds:.1f} s"
+            self._events.add(Kind.COORDINATOR_BACK, words, seconds=seconds)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -218,7 +238,7 @@ class ReplicaGroup:
         """How things stand; a lighthouse that does not answer is sought anew."""
         standing = None if self._lifeline is None else self._lifeline.ask()
         if standing is None and self._lifeline is not None:
-            _log.warning("the lighthouse does not answer")
+            self._tell_lost()
             self._lifeline.close()
             self._lifeline = None
         return standing
@@ -302,6 +322,7 @@ class ReplicaGroup:
         if self._pg.stands(*self.place) and self.place[1] > 1:
             time.sleep(_LINGER_S)
         self._disconnect()
+        self._pg.end()
         self._store = None
 
     def _reach(self, *, patient: bool) -> bool:
@@ -371,6 +392,8 @@ class ReplicaGroup:
         if self._manager is not None and not self._silent:
             self._manager.shutdown(wait=False)
         if self._lifeline is not None:
+            if not self._lifeline.whole():
+                self._tell_lost()
             self._lifeline.close()
         self._manager, self._lifeline, self._fresh = None, None, False
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.elastic.runtime.checkpoints import Best, Checkpoints, Final, Saver, load_final, open_store
-from kfp_volcano.elastic.runtime.events import Kind
+from kfp_volcano.elastic.runtime.checkpoints import Best, Checkpoints, Final, Saver, Together, load_final, open_store
+from kfp_volcano.elastic.runtime.events import Events, Kind
 from kfp_volcano.elastic.runtime.shards import to_whole
 from kfp_volcano.errors import Problem, SpecError
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.runtime.checkpoints import Manifest
     from kfp_volcano.elastic.runtime.crew import Crew
-    from kfp_volcano.elastic.runtime.events import Events
     from kfp_volcano.elastic.runtime.state import State
     from kfp_volcano.elastic.runtime.surroundings import Surroundings
 
@@ -77,7 +77,10 @@ class Unsaved:
         """Saves the present state, as the best so far or not; it is written when this returns."""
 
     def newest(self, *, until: int) -> dict[str, Any] | None:
-        """The state of the newest whole checkpoint of so many steps at most; None where there is none."""
+        """The state of the newest whole checkpoint of so many steps at most; None where there is none.
+
+        All processes of the worker have to ask for it together.
+        """
         del until
         return None
 
@@ -101,6 +104,7 @@ class Saving(Unsaved):
         crew: the processes of this worker, which save and restore together.
         job_dir: the job folder.
         sync: called before a checkpoint counts: what led to it is on the disk then.
+        sharded: whether the model is, over the crew: then each process writes what it has.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class Saving(Unsaved):
         *,
         job_dir: Path,
         sync: Callable[[], None],
+        sharded: bool,
     ) -> None:
         super().__init__(here, state, events)
         self._crew = crew
@@ -120,11 +125,18 @@ class Saving(Unsaved):
         self._sync = sync
         store = open_store(settings.checkpoint_url or job_dir / "checkpoints")
         best = Best(settings.checkpoint_best, settings.checkpoint_best_mode) if settings.checkpoint_best else None
+        self._sharded = sharded and crew.size > 1
         self._checkpoints = Checkpoints(
-            store, keep=settings.checkpoint_keep, owner=here.owner, best=best, events=events
+            store,
+            keep=settings.checkpoint_keep,
+            owner=crew.from_first(lambda: here.owner) if self._sharded else here.owner,
+            best=best,
+            events=events,
+            together=Together(crew.rank, crew.aside()) if self._sharded else None,
         )
         self._final = Final(job_dir / "final", owner=here.owner)
-        self._saver = Saver(self._checkpoints, before=sync, patience_s=self._every_s, events=events)
+        told = events if crew.rank == 0 else Events(None, owner=here.owner)  # what is written together is told once
+        self._saver = Saver(self._checkpoints, before=sync, patience_s=self._every_s, events=told)
         self._saved_at = time.monotonic()
         self._best_so_far: float | None = None
         self._wanted = self._due = self._last = self._record = False
@@ -144,21 +156,21 @@ class Saving(Unsaved):
         found = self._crew.from_first(self._newest)
         if found is None:
             return super().restore()
-        name, state = found
-        with _fitting(f"{self._checkpoints.store.where}/{name}"):
-            self._state.load_state_dict(state)
+        manifest, state = found
+        with _fitting(f"{self._checkpoints.store.where}/{manifest.name}"):
+            self._state.load_state_dict(_filled(self._state, self._checkpoints, manifest, state))
         said = f"going on from the checkpoint after step {self._state.steps}"
-        self._events.add(Kind.RESTORED, said, checkpoint=name)
+        self._events.add(Kind.RESTORED, said, checkpoint=manifest.name)
         return True
 
-    def _newest(self) -> tuple[str, dict[str, Any]] | None:
+    def _newest(self) -> tuple[Manifest, dict[str, Any]] | None:
         best = self._checkpoints.best
         manifests = self._checkpoints.manifests()
         found = best.of(manifests) if best else None
         self._best_so_far = best.value(found) if best and found else None
         if manifests:
             self._refuse_foreign(manifests[0], "checkpoints")
-        return next(((manifest.name, state) for manifest, state in self._checkpoints.whole()), None)
+        return next(self._checkpoints.whole(), None)
 
     def finish(self, patience_s: float) -> None:
         """See above."""
@@ -224,7 +236,8 @@ class Saving(Unsaved):
     def newest(self, *, until: int) -> dict[str, Any] | None:
         """See above."""
         self._saver.finish()
-        return next((state for _, state in self._checkpoints.whole(until=until)), None)
+        found = self._crew.from_first(lambda: next(self._checkpoints.whole(until=until), None))
+        return None if found is None else _filled(self._state, self._checkpoints, *found)
 
     def withdraw(self, *, beyond: int) -> None:
         """See above."""
@@ -242,19 +255,32 @@ class Saving(Unsaved):
     def _save(self, *, wait: bool, wanted: bool, best: bool = False) -> None:
         if wait:
             self._saver.finish()
-        state = self._state.whole()
-        if self._crew.rank > 0:
+        if self._sharded:
+            if not self._crew.all(self._saver.ready(wanted=wanted)):
+                self._wanted = True
+                return
+            state = self._state.state_dict()
+        elif self._crew.rank == 0:
+            state = self._state.whole()
+        else:
             return
         self._wanted = not self._saver.begin(state, {**self._state.about(), "best": best}, wanted=wanted)
         if wait:
             self._saver.finish()
 
 
-def saving(here: Surroundings, state: State, crew: Crew, events: Events, *, sync: Callable[[], None]) -> Unsaved:
+def saving(
+    here: Surroundings, state: State, crew: Crew, events: Events, *, sync: Callable[[], None], sharded: bool = False
+) -> Unsaved:
     """What a training saves: all of it where there is a job folder, else nothing. The arguments are Saving's."""
     if here.job_dir is None:
         return Unsaved(here, state, events)
-    return Saving(here, state, events, crew, job_dir=here.job_dir, sync=sync)
+    return Saving(here, state, events, crew, job_dir=here.job_dir, sync=sync, sharded=sharded)
+
+
+def _filled(state: State, checkpoints: Checkpoints, manifest: Manifest, found: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint holds, for this process."""
+    return found if manifest.layout == "whole" else state.filled(found, partial(checkpoints.fill, manifest))
 
 
 def _warm_start(state: State, place: str, events: Events) -> str:
@@ -269,8 +295,9 @@ def _warm_start(state: State, place: str, events: Events) -> str:
     """
     store = open_store(place)
     with _fitting(place):
-        for manifest, found in Checkpoints(store, keep=1, owner="", events=events).whole():
-            state.warm_start(found)
+        checkpoints = Checkpoints(store, keep=1, owner="", events=events)
+        for manifest, found in checkpoints.whole():
+            state.warm_start(_filled(state, checkpoints, manifest, found))
             return f"the checkpoint {manifest.name}"
         model = load_final(store)
         if model is None:

@@ -35,6 +35,11 @@ class Schedule:
         self._size, self._batch = size, batch
         self._done = 0
 
+    @property
+    def name(self) -> str:
+        """What kind of scheduler it is."""
+        return type(self._scheduler).__name__
+
     def advance(self, progress: float) -> None:
         """Takes the steps that are due where so many samples are committed, over all epochs."""
         due = self._due(progress)

@@ -7,13 +7,17 @@ import time
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.runtime import noise
+from kfp_volcano.elastic.runtime.events import Kind
+from kfp_volcano.elastic.runtime.gradients import Total
+from kfp_volcano.elastic.runtime.loss_scale import LossScale
 from kfp_volcano.elastic.runtime.message import Row
 from kfp_volcano.elastic.runtime.summing import summed
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.runtime.accumulation import Accumulation
     from kfp_volcano.elastic.runtime.crew import Crew
-    from kfp_volcano.elastic.runtime.gradients import Gradients, Total
+    from kfp_volcano.elastic.runtime.events import Events
+    from kfp_volcano.elastic.runtime.gradients import Gradients
     from kfp_volcano.elastic.runtime.journal import Journal
     from kfp_volcano.elastic.runtime.lookout import Lookout
     from kfp_volcano.elastic.runtime.membership import Membership
@@ -42,6 +46,7 @@ class Settler:
         parts: what the share's parts have added up to.
         flat: whether the gradients are whole in each process.
         journal: the ledger.
+        events: where it is told that an update was left out.
         saving: the checkpoints.
         monitor: sees each step that counts.
         lookout: as well.
@@ -59,6 +64,7 @@ class Settler:
         *,
         flat: bool,
         journal: Journal,
+        events: Events,
         saving: Unsaved,
         monitor: Monitor,
         lookout: Lookout,
@@ -66,7 +72,7 @@ class Settler:
     ) -> None:
         self._state, self._crew, self._membership = state, crew, membership
         self._gradients, self._parts, self._flat = gradients, parts, flat
-        self._journal, self._saving, self._wishes = journal, saving, wishes
+        self._journal, self._events, self._saving, self._wishes = journal, events, saving, wishes
         self._monitor, self._lookout = monitor, lookout
         self._node, self._worker = Row.number_of(here.node), Row.number_of(here.owner)
         self._summed_s = self._given_at = 0.0
@@ -86,13 +92,13 @@ class Settler:
         self._saving.computed()
         rows = [Row.of(values) for values in total.rows] if total else []
         reason = Row.disagreement(rows, attempt.counts)
-        if reason:
+        if total is None or reason:
             self._discard(attempt, reason, stray=bool(rows) and rows[0].state != row.state)
             return False
         self._membership.group.settle(ok=True)
         if self._monitor.evaluated(rows, first=self._membership.first) and self._membership.leads:
             self._saving.now(best=True)
-        self._commit(attempt, rows, total)
+        total = self._commit(attempt, rows, total)
         turned = self._monitor.committed(attempt, rows, total)
         self._lookout.committed(attempt, self._membership.group.rendezvous, rows)
         decision = self._membership.decide(rows)
@@ -131,7 +137,8 @@ class Settler:
             whole=self._state.watch.wants_norm,
         )
 
-    def _commit(self, attempt: Attempt, rows: list[Row], total: Total | None) -> None:
+    def _commit(self, attempt: Attempt, rows: list[Row], total: Total) -> Total:
+        """Updates the model and counts the step; returns what its gradients show, the loss scale taken out."""
         state, workers = self._state, self._membership.workers
         now, loss = time.time(), sum(row.loss for row in rows)
         samples = state.plan.samples(state.plan.after(state.cursor, attempt.count))
@@ -139,12 +146,24 @@ class Settler:
             workers=attempt.workers, samples=state.samples, count=attempt.count, noise_scale=rows[0].noise_scale
         )
         lineage = self._journal.commit(attempt, loss=loss, samples=samples, lr=lr, at=now)
+        scale = state.scale.value
         with self._monitor.rate():
-            state.optimizer.step()
+            fits = state.scale.update(state.optimizer)
+        total = LossScale.unscaled(total, scale) if fits else self._overflowed(total, scale)
         batch = state.learning.sizing.batch(workers)
         state.committed(attempt, lineage, rows, total, first=self._parts.first, batch=batch, at=now)
         if self._membership.first and self.reporter is not None and (self.reporter.due() or state.finished):
             self.reporter.offer(state.progress(workers=workers, batch=batch, loss=loss, lr=lr))
+        return total
+
+    def _overflowed(self, total: Total, scale: float) -> Total:
+        """An update was left out, but its samples count: what is to be seen of its gradients."""
+        if self._membership.first:
+            now = self._state.scale.value
+            words = f"the gradients overflow at a loss scale of {scale:g}: no update, the scale is {now:g} from now on"
+            self._events.add(Kind.UPDATE_SKIPPED, words, scale=now)
+        # It was the scale's doing, unless there is hardly any: then the watch is to see that they are not finite.
+        return Total(total.rows, whole=None if scale > 1 else total.whole)
 
     def _discard(self, attempt: Attempt, reason: str, *, stray: bool) -> None:
         _log.info("step %d is done again: %s", attempt.step, reason)

@@ -1,7 +1,7 @@
 """Parameters that are sharded over the processes of a worker (FSDP2's `fully_shard`): what each process has of them.
 
-Peers hand over shards, from each process to the one of the same rank in another worker. Checkpoints hold whole tensors,
-so that they can be loaded by workers of any number of processes, sharded or not.
+Peers hand over shards, from each process to the one of the same rank in another worker. Checkpoints hold shards too, of
+which workers of any number of processes take what they need (`checkpoints.dcp`), and the final model whole tensors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from torch.distributed.tensor import DTensor
 
-__all__ = ["fitted", "is_sharded", "local", "sharded", "to_local", "to_whole", "wrapped"]
+    from kfp_volcano.elastic.runtime.checkpoints.pieces import Place
+
+__all__ = ["fitted", "is_sharded", "local", "room", "sharded", "to_local", "to_whole", "wrapped"]
 
 
 def is_sharded(tensor: object) -> bool:
@@ -100,7 +102,7 @@ def fitted(
     """A state of whole tensors, or of this process' parts, spread as the model that is to take it over.
 
     Args:
-        values: of a model of the same kind.
+        values: of a model of the same kind; what is spread already stays as it is.
         state: of its optimizer.
         model: who takes it over.
         optimizer: of that model.
@@ -114,8 +116,30 @@ def fitted(
     return {name: _spread(value, own.get(name)) for name, value in values.items()}, {**state, "state": states}
 
 
+def room(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[Place, torch.Tensor], torch.Tensor]:
+    """Makes tensors to read a checkpoint's into, by their place in the state and their shape.
+
+    They are sharded as the parameters they belong to; all others are whole, on the CPU.
+    """
+    own = model.state_dict()
+    parameters = dict(enumerate(parameter for group in optimizer.param_groups for parameter in group["params"]))
+
+    def make(place: Place, empty: torch.Tensor) -> torch.Tensor:
+        like = None
+        match place:
+            case ("model", name):
+                like = own.get(name)
+            case ("optimizer", "state", index, _):
+                like = parameters.get(index)
+        if like is not None and is_sharded(like) and like.shape == empty.shape:
+            return torch.empty_like(like.detach(), dtype=empty.dtype)
+        return torch.empty(empty.shape, dtype=empty.dtype)
+
+    return make
+
+
 def _spread(value: Any, like: torch.Tensor | None) -> Any:
-    if like is None or not isinstance(value, torch.Tensor) or not is_sharded(like):
+    if like is None or not isinstance(value, torch.Tensor) or not is_sharded(like) or is_sharded(value):
         return value
     if value.shape == like.shape:
         from torch.distributed.tensor import distribute_tensor  # noqa: PLC0415 - see is_sharded

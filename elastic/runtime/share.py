@@ -80,6 +80,9 @@ class Share:
 
     ids: NDArray[np.int64]
     """Which samples to feed: indices into the dataset."""
+    positions: NDArray[np.int64]
+    """Where these stand in the order of all epochs: how many samples come before each. Two samples that are fed never
+    share a position, though an order may hold an id several times."""
     epoch: int
     """Counted from 0."""
     committed: bool = False
@@ -107,10 +110,16 @@ class Share:
         for index in range(count):
             start, end = bounds(len(self.ids), index, count)
             counts = self.counts and start < min(end, real)
-            ids = self.ids[start:end] if start < end else self.ids[:1]
-            padding = max(0, end - real) if counts else 0
-            opens, closes = index == 0, index == count - 1
-            yield replace(self, ids=ids, padding=padding, counts=counts, opens=opens, closes=closes)
+            piece = slice(start, end) if start < end else slice(1)
+            yield replace(
+                self,
+                ids=self.ids[piece],
+                positions=self.positions[piece],
+                padding=max(0, end - real) if counts else 0,
+                counts=counts,
+                opens=index == 0,
+                closes=index == count - 1,
+            )
 
     @property
     def fed(self) -> int:

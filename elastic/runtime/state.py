@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kfp_volcano.elastic import ledger
 from kfp_volcano.elastic.monitoring import Evaluations, Watch
 from kfp_volcano.elastic.runtime import shards
+from kfp_volcano.elastic.runtime.checkpoints.pieces import put_back
 from kfp_volcano.elastic.runtime.noise import NoiseScale
 from kfp_volcano.elastic.runtime.progress import History
 from kfp_volcano.elastic.runtime.trend import Trend
@@ -17,13 +18,14 @@ from kfp_volcano.elastic.sharding import Cursor, Pace
 from kfp_volcano.schemas.records import Progress, Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
 
     from kfp_volcano.elastic.runtime.accumulation import FirstPart
     from kfp_volcano.elastic.runtime.gradients import Total
     from kfp_volcano.elastic.runtime.learning import Learning
+    from kfp_volcano.elastic.runtime.loss_scale import LossScale
     from kfp_volcano.elastic.runtime.message import Row
     from kfp_volcano.elastic.runtime.share import Attempt
     from kfp_volcano.elastic.sharding import Plan
@@ -63,6 +65,7 @@ class State:
         plan: Plan,
         learning: Learning,
         monitor: Monitor,
+        scale: LossScale,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
@@ -84,6 +87,7 @@ class State:
         self.evaluations = Evaluations(monitor.evaluate)
         self.stopped_early = ""
         """Why nothing more is to be committed before all epochs are; empty otherwise."""
+        self.scale = scale
         self._others = dict(others)
 
     @property
@@ -194,6 +198,8 @@ class State:
             "logged": dict(self._logged),
             "cursor": {"epoch": self.cursor.epoch, "position": self.cursor.position},
             "lr": [float(group["lr"]) for group in self.optimizer.param_groups],
+            "lr_basis": self.learning.basis(self.samples),
+            **({} if self.scale.value == 1.0 else {"loss_scale": self.scale.value}),
             "workers": self.history.workers,
             "changes": [asdict(change) for change in self.history.changes],
             **({"stopped_early": self.stopped_early} if self.stopped_early else {}),
@@ -225,6 +231,7 @@ class State:
                 "evaluations": self.evaluations.state_dict(),
                 "stopped_early": self.stopped_early,
                 "learning": self.learning.state_dict(),
+                "scale": self.scale.state_dict(),
             },
         }
 
@@ -238,6 +245,18 @@ class State:
         for name, other in self._others.items():
             if name in state.get("others", {}):
                 other.load_state_dict(state["others"][name])
+
+    def filled(self, frame: dict[str, Any], fill: Callable[[Mapping[str, torch.Tensor]], None]) -> dict[str, Any]:
+        """A sharded checkpoint's state for `load_state_dict` and `warm_start`.
+
+        Args:
+            frame: the state without what is sharded.
+            fill: reads that into tensors by name; this process takes what it needs.
+        """
+        tensors: dict[str, torch.Tensor] = {}
+        state: dict[str, Any] = put_back(frame, shards.room(self.model, self.optimizer), tensors)
+        fill(tensors)
+        return state
 
     def part(self) -> dict[str, Any]:
         """What a process of the same rank in another worker needs of it."""
@@ -264,6 +283,7 @@ class State:
         self.stopped_early = training.get("stopped_early", "")
         parts: dict[str, _Part] = {"noise": self.noise, "trend": self.trend, "learning": self.learning}
         parts |= {"watch": self.watch, "evaluations": self.evaluations, "pace": self.pace}
+        parts["scale"] = self.scale
         for name, part in parts.items():
             if name in training:  # not in older checkpoints
                 part.load_state_dict(training[name])

@@ -6,7 +6,7 @@ import logging
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,7 +19,9 @@ from kfp_volcano.elastic.runtime.events import Events, Kind
 from kfp_volcano.elastic.runtime.gradients import Gradients
 from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.learning import Learning
+from kfp_volcano.elastic.runtime.loading import Loader
 from kfp_volcano.elastic.runtime.lookout import Lookout
+from kfp_volcano.elastic.runtime.loss_scale import LossScale
 from kfp_volcano.elastic.runtime.membership import Membership
 from kfp_volcano.elastic.runtime.monitor import Monitor
 from kfp_volcano.elastic.runtime.progress import Reporter
@@ -76,6 +78,8 @@ class Training:
         last: what becomes of an epoch's incomplete batch: `keep`, `drop`, or `pad` (see `Share.mean`).
         reseed: whether generators are set anew before each share, so that what it draws (dropout, augmentation) does
             not depend on what was drawn before, and a run that is taken up again draws it too.
+        scaler: scales the loss, for gradients in float16; `step` is given the plain loss. Gradients are divided when
+            all workers' are summed; where they had overflowed, all leave that update out alike.
         state: further objects whose state belongs to the training.
         job_dir: where checkpoints, ledgers and the final model go outside a Job; None: nowhere.
         evaluate: called as `monitor.evaluate` says (by default every epoch), the model in evaluation mode and without
@@ -101,40 +105,43 @@ class Training:
         order: Order | None = None,
         last: Last = "keep",
         reseed: bool = True,
+        scaler: torch.amp.GradScaler | None = None,
         state: Mapping[str, Stateful] | None = None,
         job_dir: str | Path | None = None,
         evaluate: Callable[..., Mapping[str, float]] | None = None,
         evaluation_size: int | None = None,
     ) -> None:
         try:
-            self._here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
-            settings, data = self._here.settings, Data(samples_of(size, order), epochs, seed, last, order)
+            self._here = here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
+            settings, data = here.settings, Data(samples_of(size, order), epochs, seed, last, order)
             learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, data=data)
-            self._plan, self._sizing = learning.plan, learning.sizing
-            self._crew = Crew(self._here.rank, self._here.processes)
+            self._plan = learning.plan
+            self._crew = Crew(here.rank, here.processes)
             self._flat = not sharded(model, optimizer, self._crew.size)
         except SpecError:
             end_script_with_exit_code()
             raise
-        if (threads := cpu_share(self._here, os.environ)) is not None:
+        if (threads := cpu_share(here, os.environ)) is not None:
             torch.set_num_threads(threads)
-        self._state = State(model, optimizer, state or {}, self._plan, learning, settings.monitor)
-        self._dealer = Dealer(self._state, settings.sharding, self._crew.size, flat=self._flat)
-        self._parts = Accumulation()
         self._gradients = Gradients(p for group in optimizer.param_groups for p in group["params"])
+        scale = LossScale(scaler, self._gradients.device)
+        self._state = State(model, optimizer, state or {}, self._plan, learning, settings.monitor, scale)
+        self._parts = Accumulation()
         self._wishes = Wishes()
         self._membership = Membership(self._crew, self._wishes)
-        self._journal = Journal(self._here)
-        self._events = Events(self._here.job_dir, owner=self._here.owner, position=lambda: (self.steps, self.samples))
-        self._saving = saving(self._here, self._state, self._crew, self._events, sync=self._journal.sync)
-        together = 1 if self._flat else self._crew.size
-        evaluation = Evaluation(evaluate, evaluation_size, together=together)
-        self._monitor = Monitor(
-            self._state, self._here, self._crew, self._journal, self._saving, evaluation, self._events
+        self._dealer = Dealer(
+            self._state, learning.sizing, self._membership, settings.sharding, self._crew.size, flat=self._flat
         )
-        self._lookout = Lookout(self._here, self._wishes, self._events, group=lambda: self._membership.group)
+        self._journal = Journal(here)
+        self._events = Events(here.job_dir, owner=here.owner, position=lambda: (self.steps, self.samples))
+        self._saving = saving(
+            here, self._state, self._crew, self._events, sync=self._journal.sync, sharded=not self._flat
+        )
+        evaluation = Evaluation(evaluate, evaluation_size, together=1 if self._flat else self._crew.size)
+        self._monitor = Monitor(self._state, here, self._crew, self._journal, self._saving, evaluation, self._events)
+        self._lookout = Lookout(here, self._wishes, self._events, group=lambda: self._membership.group)
         self._settler = Settler(
-            self._here,
+            here,
             self._state,
             self._crew,
             self._membership,
@@ -142,6 +149,7 @@ class Training:
             self._parts,
             flat=self._flat,
             journal=self._journal,
+            events=self._events,
             saving=self._saving,
             monitor=self._monitor,
             lookout=self._lookout,
@@ -208,13 +216,36 @@ class Training:
         if current is None:
             raise RuntimeError("call step(loss) once for each share that the loop yields")
         self._saving.computing()
-        self._parts.add(current, loss)
+        self._parts.add(current, loss, self._state.scale)
         if not current.closes:
             if current.opens and current.attempt.world == 1 and noise.looks(current.attempt.step):
-                self._parts.look(current, self._gradients.square())
+                self._parts.look(current, self._gradients.square() / self._state.scale.value**2)
             return False
         current.committed = self._settler.settle(current.attempt)
         return current.committed
+
+    def loader(
+        self,
+        dataset: Any,
+        *,
+        workers: int = 2,
+        collate: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool | None = None,
+        prefetch: int = 2,
+    ) -> Loader:
+        """Iterates as the training itself does, over each share with its samples, fetched ahead: see `Loader`."""
+        return Loader(
+            self,
+            dataset,
+            self._plan,
+            coming=self._dealer.ahead,
+            seed=self._plan.seed if self._reseed else None,
+            device=self._gradients.device,
+            workers=workers,
+            collate=collate,
+            pin_memory=pin_memory,
+            prefetch=prefetch,
+        )
 
     def log(self, **values: float) -> None:
         """Records values of the present state, like the accuracy, for the report and the progress display."""
@@ -232,11 +263,6 @@ class Training:
     @property
     def _finished(self) -> bool:
         return self._state.finished
-
-    @property
-    def _batch(self) -> int:
-        """Samples in the global batch of as many workers as there are."""
-        return self._sizing.batch(self.workers)
 
     def _shares(self) -> Iterator[Share]:
         here = self._membership
@@ -266,9 +292,7 @@ class Training:
             yield from self._parts_of(current)
 
     def _parts_of(self, current: Share) -> Iterator[Share]:
-        # The processes of a sharded model need each other's passes, and so equally many.
-        share = len(current.ids) if self._flat else max(current.attempt.counts)
-        for part in current.parts(self._sizing.parts(share * self._crew.size)):
+        for part in self._dealer.parts(current):
             self._share = part
             if self._reseed:
                 draws.reseed(self._plan.seed, current.attempt.samples, part.ids)
@@ -289,9 +313,7 @@ class Training:
         return self._membership.renew(self._state.version, finished=self._finished, parting=self._saving.now)
 
     def _next(self) -> Share:
-        current = self._dealer.deal(
-            self._membership.group, self._state.watch.skips.room(self._state.cursor, self._batch)
-        )
+        current = self._dealer.deal()
         self._monitor.told(current.attempt)  # an evaluation that is due goes before the step's own work
         self._journal.feed(current.attempt, current.ids[: current.fed])
         self._settler.given()
@@ -302,6 +324,7 @@ class Training:
     def _begin(self) -> None:
         self._monitor.begin()
         here = self._here
+        self._events.add(Kind.STARTED, f"{here.pod or 'a worker outside any Job'} begins to train")
         if not self._saving.restore() and self._flat:
             self._crew.level(self._state.state_dict, self._state.load_state_dict)
         self._journal.start(self._plan, self._state)
@@ -317,6 +340,7 @@ class Training:
                 load=self._state.take_over,
                 cuda=self._gradients.device.type == "cuda",
                 gone=lambda: self._wishes.leave,
+                events=self._events,
             )
 
     def _leave(self) -> None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from kfp_volcano.elastic.sharding.plan import Cursor, Plan
@@ -33,7 +34,14 @@ class Cut:
 
     def ids(self, plan: Plan) -> NDArray[np.int64]:
         """The samples to feed, then the copies: of these samples, round and round."""
-        found = plan.between(self.epoch, self.start, self.end)
+        return self._filled(plan.between(self.epoch, self.start, self.end))
+
+    def positions(self, plan: Plan) -> NDArray[np.int64]:
+        """Where these stand in the order of all epochs: how many samples come before each."""
+        before = self.epoch * plan.size
+        return self._filled(np.arange(before + self.start, before + self.end, dtype=np.int64))
+
+    def _filled(self, found: NDArray[np.int64]) -> NDArray[np.int64]:
         return found if not self.padding else found.take(range(len(found) + self.padding), mode="wrap")
 
 

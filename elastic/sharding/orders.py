@@ -95,10 +95,14 @@ class Files:
             raise SpecError(problems, source="order of files")
         self._counts = np.asarray(counts, dtype=np.int64)
         self._ends = np.cumsum(self._counts)
-        self._mixed, self._streams = mixed, streams
+        self.mixed, self.streams = mixed, streams
         self.size = self.samples = int(self._ends[-1])
         self._layout = lru_cache(maxsize=2)(self._lay_out)
         self._set = lru_cache(maxsize=2)(self._shuffle)
+
+    def records(self, file: int) -> int:
+        """How many records a file has."""
+        return int(self._counts[file])
 
     def locate(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The files that samples are in, and their records' indices there."""
@@ -124,14 +128,14 @@ class Files:
         """The files in their order, and the position at which each set of mixed ones ends."""
         files = order(seed, epoch, len(self._counts))
         ends = np.cumsum(self._counts[files])
-        return files, np.append(ends[self._mixed - 1 : -1 : self._mixed], ends[-1])
+        return files, np.append(ends[self.mixed - 1 : -1 : self.mixed], ends[-1])
 
     def _shuffle(self, seed: int, epoch: int, index: int) -> NDArray[np.int64]:
         """The samples of a set of mixed files, in their order."""
         files, _ = self._layout(seed, epoch)
-        chosen = files[index * self._mixed : (index + 1) * self._mixed]
+        chosen = files[index * self.mixed : (index + 1) * self.mixed]
         ids = np.concatenate([np.arange(self._ends[f] - self._counts[f], self._ends[f]) for f in chosen])
-        if self._streams:
+        if self.streams:
             # The k-th of n records of a file where it would stand if they were spread evenly over the set.
             keys = np.concatenate([(np.arange(self._counts[f]) + 0.5) / max(1, self._counts[f]) for f in chosen])
         else:

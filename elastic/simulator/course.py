@@ -91,6 +91,14 @@ class Course:
             return math.inf
         return self._at + self._owed_s + self.training.left(self._placement)
 
+    def left_s(self) -> float:
+        """How long it would train on where it is; infinity where it cannot."""
+        return self.training.left(self._placement) if self.spots else math.inf
+
+    def pause(self, seconds: float) -> None:
+        """Hold on to its GPUs for so long without training."""
+        self._owed_s = seconds
+
     def hold(self, spots: Spots, placement: Placement, cost_s: float) -> None:
         """Have these GPUs from now on; for so long it does not train at first."""
         self._close()

@@ -95,12 +95,13 @@ class Traced:
 class TracedTraining:
     """A traced job under way."""
 
-    __slots__ = ("_left_s", "_measured", "_work")
+    __slots__ = ("_left_s", "_measured", "_speed", "_work")
 
     def __init__(self, work: Traced) -> None:
         self._work = work
         self._left_s = work.duration_s * (1.0 - work.done)
         """On the GPUs of the trace."""
+        self._speed: float | None = None
         self._measured: dict[tuple[int, int, str], Measured] = {}
 
     @property
@@ -123,11 +124,22 @@ class TracedTraining:
         """How fast it was where it has been: batches per second on the trace's GPUs are one a second."""
         return tuple(self._measured.values())
 
+    @property
+    def batch_range(self) -> None:
+        """It keeps the batch that it has."""
+        return None
+
+    @property
+    def pace(self) -> float | None:
+        """Part of its work that it does in a second, as it last trained; None before it has."""
+        return None if self._speed is None else self._speed / self._work.duration_s
+
     def advance(self, placement: Placement, seconds: float) -> float:
         """Train there for at most so long; the seconds that it took."""
         speed = self._work.speed(placement)
         if speed <= 0:
             return seconds
+        self._speed = speed
         self._note(placement, speed)
         needed = self._left_s / speed
         if needed <= seconds + _AT_ITS_END:

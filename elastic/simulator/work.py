@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from kfp_volcano.schemas.records import Measured
+    from kfp_volcano.schemas.records import BatchRange, Measured
 
 __all__ = ["Placement", "Training", "Work"]
 
@@ -47,6 +47,14 @@ class Training(Protocol):
     @property
     def measured(self) -> tuple[Measured, ...]:
         """How fast it was at the sizes it had so far: what its progress record would say."""
+
+    @property
+    def batch_range(self) -> BatchRange | None:
+        """What it chooses its batch from by itself; None where it does not."""
+
+    @property
+    def pace(self) -> float | None:
+        """Part of its work that it does in a second, as it last trained; None before it has."""
 
     def advance(self, placement: Placement, seconds: float) -> float:
         """Train there for at most so long: the seconds until its end where that is within them, else `seconds`."""

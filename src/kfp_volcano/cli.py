@@ -33,6 +33,7 @@ from kfp_volcano.cli_search import search
 from kfp_volcano.cli_simulate import simulate
 from kfp_volcano.cli_top import top
 from kfp_volcano.cli_trace import trace
+from kfp_volcano.cli_whatif import whatif
 from kfp_volcano.errors import KfpVolcanoError, SpecError
 from kfp_volcano.reading import read_document
 from kfp_volcano.version import __version__
@@ -83,6 +84,7 @@ def main() -> None:
     Train without a pipeline:        kfp-volcano jobs submit job.yaml
     What goes on in the queues:      kfp-volcano top
     The story of a Job:              kfp-volcano trace NAMESPACE/JOB
+    What more GPUs would change:     kfp-volcano whatif --add-nodes 2
     Another size for a Job:          kfp-volcano resize vision/resnet-1a2b3c4d --workers 6 --for 2h
     Queues of departments and teams: kfp-volcano queues plan tree.yaml
     Pools of shared GPUs:            kfp-volcano pools plan pools.yaml
@@ -150,7 +152,8 @@ def render(spec: Path, *, workers: int | None, run_id: str, profiles: Path | Non
 def explain(field: str, *, schema: bool) -> None:
     """Print the documentation of a field, and what is below it.
 
-    Of a TrainingJob, or of the kind that the field begins with: QueueTree, GPUPools, Policy or ResourceProfiles.
+    Of a TrainingJob, or of the kind that the field begins with: QueueTree, GPUPools, Policy,
+    ResourceProfiles or Scenario.
 
     \b
     Example: kfp-volcano explain spec.elasticity
@@ -280,6 +283,7 @@ main.add_command(queues)
 main.add_command(pools)
 main.add_command(top)
 main.add_command(trace)
+main.add_command(whatif)
 main.add_command(resize)
 main.add_command(hold)
 main.add_command(release)

@@ -95,7 +95,7 @@ def search(
         for number, (values, job) in enumerate(zip(drawn, jobs, strict=True), 1)
         if (attempt := record.attempt(number))
     )
-    if record.found:
+    if record.begun:
         _say(f"going on with the search in {out}: {len(left)} of {len(drawn)} trials are left")
 
     def ended(found: Found) -> None:
@@ -178,16 +178,16 @@ def _kubernetes(
         named[ENV_CLUSTER] = f"kubernetes:{context or ''}"
     own = start_own_ray()
     try:
-        with _interruptible():
-            yield named
+        try:
+            with _interruptible():
+                yield named
+        finally:
+            own.stop()  # first, so that no trial creates another
     except KeyboardInterrupt:
-        own.stop()
         for namespace in {job.namespace for job in jobs}:
             cancelled = cancel_trials(cluster, namespace, search_id)
             _say(f"{cancelled} Jobs in {namespace} are deleted")
         raise
-    finally:
-        own.stop()
 
 
 @contextmanager
@@ -200,6 +200,9 @@ def _interruptible() -> Iterator[None]:
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except KeyboardInterrupt:
+        _say("interrupted: the same command goes on with the search")
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -216,7 +219,7 @@ def _conclude(record: Record, wire: Mapping[str, Any], paths: Sequence[str], *, 
     rows = [
         (
             str(each.trial),
-            *(str(each.values[path]) for path in paths),
+            *(_shown(each.values[path]) for path in paths),
             _figure(each.value),
             _state(each),
             each.job,
@@ -237,11 +240,15 @@ def _conclude(record: Record, wire: Mapping[str, Any], paths: Sequence[str], *, 
 
 
 def _begun(trial: Trial) -> None:
-    _say(f"trial {trial.number} begins: {', '.join(f'{path}={value}' for path, value in trial.values.items())}")
+    _say(f"trial {trial.number} begins: {', '.join(f'{path}={_shown(value)}' for path, value in trial.values.items())}")
 
 
 def _state(found: Found) -> str:
     return f"given up at {found.percent:.0f} %" if found.state == "pruned" else found.state
+
+
+def _shown(value: Any) -> str:
+    return _figure(value) if isinstance(value, float) else str(value)
 
 
 def _figure(value: float | None) -> str:

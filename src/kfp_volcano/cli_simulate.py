@@ -7,6 +7,7 @@ import math
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -52,7 +53,7 @@ _PARTS = re.compile(r"([0-9]+(?:\.[0-9]+)?)\.\.([0-9]+(?:\.[0-9]+)?)")
 @click.option("--limit", type=click.IntRange(min=1), help="The first so many jobs only.")
 @click.option("--elastic", metavar="LOW..HIGH", help="Jobs may have so many times the GPUs they asked for: 0.5..2.")
 @click.option("--profiles", type=click.Path(path_type=Path), help="Folder of measured profiles, for Pollux' workloads.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of what is drawn by chance.")
 @click.option(
     "--replications", type=click.IntRange(min=0), default=0, metavar="N", help="Also on N other loads like it."
 )
@@ -60,7 +61,9 @@ _PARTS = re.compile(r"([0-9]+(?:\.[0-9]+)?)\.\.([0-9]+(?:\.[0-9]+)?)")
 @click.option(
     "--best-by", default="avg_jct", show_default=True, metavar="METRIC", help="What the best setting is best in."
 )
-def simulate(
+@click.option("--until-broken", is_flag=True, help="Raise the load until each policy breaks a promise.")
+@click.option("--promise", "promised", multiple=True, metavar="KEY=VALUE", help="One that is kept, or not; repeat.")
+def simulate(  # one parameter an option
     scenario: Path,
     *,
     policies: tuple[str, ...],
@@ -77,27 +80,44 @@ def simulate(
     replications: int,
     sweeps: tuple[str, ...],
     best_by: str,
+    until_broken: bool,
+    promised: tuple[str, ...],
 ) -> None:
-    """Replay a trace under policies, through the code that decides in production, and compare what came of it.
+    """Replay a trace, or a Scenario, under policies: through the code that decides in production, and compare.
 
     \b
     Example: kfp-volcano simulate workload-6.csv --policy tiresias --policy goodput -o compared
              kfp-volcano simulate trace.csv --elastic 0.5..2 --policy fifo --policy adaptive --replications 20
              kfp-volcano simulate trace.csv --policy threshold --sweep threshold.up.idleShare=0.1..0.9/9
+             kfp-volcano simulate rush-hour.yaml --policy adaptive --until-broken --promise wait=2h -o broken
     """
+    from kfp_volcano.cli_stress import read_promises, stress  # noqa: PLC0415
+    from kfp_volcano.elastic.simulator.source import drawn, is_document  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.laboratory import running, told  # noqa: PLC0415
 
     wrong: list[Problem] = []
     found, swept = _policies(wrong, policies, sweeps, best_by)
     given = _Given(nodes=nodes, gpus_per_node=gpus_per_node, load=load, limit=limit, elastic=elastic)
-    read = _scenario(wrong, scenario, form, profiles, given)
-    if read is None or wrong:
+    read = _scenario(wrong, scenario, form, profiles, given, seed)
+    promises = _tried(wrong, lambda: read_promises(promised))
+    if read is None or promises is None or wrong:
         raise SpecError(wrong, source="kfp-volcano simulate")
     for note in read.notes:
         click.echo(f"note: {note}", err=True)
+    if until_broken:
+        stress(read, found, promises, out=out, seed=seed, as_json=as_json)
+        return
+    loads = running.Loads(partial(drawn, scenario), "drawn by the Scenario with other seeds")
     with _progress() as progress:
         study = running.compare(
-            read, found, seed=seed, replications=replications, axes=swept, best_by=best_by, told=progress
+            read,
+            found,
+            seed=seed,
+            replications=replications,
+            loads=loads if is_document(scenario) else None,
+            axes=swept,
+            best_by=best_by,
+            told=progress,
         )
     if as_json:
         click.echo(json.dumps(study.wire(), indent=2, ensure_ascii=False))
@@ -113,11 +133,11 @@ def simulate(
 class _Given:
     """What options say of a trace."""
 
-    nodes: str | None
+    nodes: str | None = None
     gpus_per_node: int
-    load: float
-    limit: int | None
-    elastic: str | None
+    load: float = 1.0
+    limit: int | None = None
+    elastic: str | None = None
 
 
 def _policies(
@@ -141,12 +161,13 @@ def _policies(
 
 
 def _scenario(
-    wrong: list[Problem], path: Path, form: str | None, profiles: Path | None, given: _Given
+    wrong: list[Problem], path: Path, form: str | None, profiles: Path | None, given: _Given, seed: int
 ) -> Scenario | None:
     """The scenario; what is wrong with it, or with what is said of it, is added to the rest."""
     from kfp_volcano.elastic.simulator.reading.assumed import Assumed  # noqa: PLC0415
     from kfp_volcano.elastic.simulator.reading.shape import parse_nodes  # noqa: PLC0415
-    from kfp_volcano.elastic.simulator.reading.trace import FORMATS, read_trace  # noqa: PLC0415
+    from kfp_volcano.elastic.simulator.reading.trace import FORMATS  # noqa: PLC0415
+    from kfp_volcano.elastic.simulator.source import is_document, read_scenario  # noqa: PLC0415
 
     if form is not None and form not in FORMATS:
         wrong.append(Problem("--format", f"{form} is unknown", ", ".join(FORMATS)))
@@ -161,7 +182,11 @@ def _scenario(
         load=given.load if 0 < given.load < math.inf else 1.0,
         limit=given.limit,
     )
-    return _tried(wrong, lambda: read_trace(path, form=form, assumed=assumed, profiles=profiles))
+    if is_document(path) and (given != _Given(gpus_per_node=given.gpus_per_node) or form or profiles):
+        remedy = "say it in the document: spec.cluster, spec.trace"
+        wrong.append(Problem(str(path), "is a Scenario, which says itself what options say of a trace", remedy))
+    seeded = seed or None
+    return _tried(wrong, lambda: read_scenario(path, form=form, assumed=assumed, profiles=profiles, seed=seeded))
 
 
 def _tried(wrong: list[Problem], read: Callable[[], T]) -> T | None:

@@ -15,6 +15,7 @@ from kfp_volcano.cli import main
 from kfp_volcano.schemas.gpu_pools import gpu_pools
 from kfp_volcano.schemas.policy_validation import policy
 from kfp_volcano.schemas.queue_validation import queue_tree
+from kfp_volcano.schemas.scenario_validation import scenario
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
 from kfp_volcano.volcano.launcher import queues
@@ -66,6 +67,8 @@ def check(value: dict[str, object]) -> None:
         gpu_pools(value)
     if value.get("kind") in {"Policy", "HorizontalPodAutoscaler"}:
         policy(value, own=["reserve"])
+    if value.get("kind") == "Scenario":
+        scenario(value)
     if value.get("kind") == "TrainingJob":
         job = training_job(value)
         assert manifests(job, name=job.name, run_id="docs", step="docs", workers=job.workers.replicas.initial)

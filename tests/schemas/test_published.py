@@ -138,6 +138,7 @@ def test_every_property_is_described(name):
         "gpu-pools.v1",
         "policy.v1",
         "resource-profiles.v1",
+        "scenario.v1",
         "horizontal-pod-autoscaler.v2",
     ],
 )

@@ -34,7 +34,7 @@ _STEPS = 20
 """What training did before and after something is told of so many steps."""
 
 _CHANGES = {
-    *(Kind.RESIZED, Kind.BATCH_CHANGED, Kind.SHARES_CHANGED, Kind.RATE_LOWERED, Kind.ROLLED_BACK),
+    *(Kind.RESIZED, Kind.BATCH_CHANGED, Kind.RATE_LOWERED, Kind.ROLLED_BACK),
     *(Kind.LOSS_SPIKE, Kind.GRADIENT_SPIKE, Kind.NOT_FINITE, Kind.SLOW_DOWN, Kind.STRAGGLER, Kind.WORKER_LOST),
 }
 """Kinds of events that training may go on differently after."""

@@ -88,10 +88,10 @@ def _node_for(session: Session, task: Task) -> Node | None:
         return nominated
     refusals: dict[str, int] = {}
     fitting = []
-    for node in session.nodes.values():
+    for node, count in session.spots():
         refusal = node.refusal(task) or node.misfit(task, node.future_idle())
         if refusal:
-            refusals[refusal] = refusals.get(refusal, 0) + 1
+            refusals[refusal] = refusals.get(refusal, 0) + count
         else:
             fitting.append(node)
     if not fitting:

@@ -57,6 +57,10 @@ class Gang:
         self.tasks.append(task)
         self._count(task, 1)
 
+    def leave(self, task: Task) -> None:
+        """Forget a pod; its place in `tasks` is the caller's to see to."""
+        self._count(task, -1)
+
     def set_status(self, task: Task, status: Status) -> None:
         """Move one of its pods on."""
         self._count(task, -1)
@@ -65,7 +69,10 @@ class Gang:
 
     def count(self, *statuses: Status) -> int:
         """How many of its pods are in any of these."""
-        return sum(self._totals[status] for status in statuses)
+        found = 0
+        for status in statuses:
+            found += self._totals[status]
+        return found
 
     def pending(self) -> list[Task]:
         """Its pods that wait for a node, the first to be served first."""
@@ -133,12 +140,15 @@ class Gang:
 
     def _roles_reach(self, statuses: Collection[Status]) -> bool:
         return not self._binding_roles() or all(
-            self._role_count(role, statuses) + self._best_effort[role] >= least
+            not least or self._role_count(role, statuses) + self._best_effort[role] >= least
             for role, least in self.role_minimums.items()
         )
 
     def _role_count(self, role: str, statuses: Collection[Status]) -> int:
-        return sum(self._counts[role, status] for status in statuses)
+        found = 0
+        for status in statuses:
+            found += self._counts[role, status]
+        return found
 
     def _count(self, task: Task, change: int) -> None:
         self._counts[task.role, task.status] += change

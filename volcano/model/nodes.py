@@ -15,12 +15,13 @@ from kfp_volcano.schemas.names import GPU
 from kfp_volcano.volcano.model.affinity import selects
 from kfp_volcano.volcano.model.cards import Cards
 from kfp_volcano.volcano.model.objects import Manifest, key_of, status_of
-from kfp_volcano.volcano.model.resources import add, lacking, resources
+from kfp_volcano.volcano.model.resources import add, lacking, put, resources
 from kfp_volcano.volcano.model.tasks import Status, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
+    from kfp_volcano.volcano.model.alike import Alike
     from kfp_volcano.volcano.model.resources import Resources
 
 __all__ = ["Node", "is_ready", "refusal"]
@@ -47,12 +48,16 @@ class Node:
     """Pods on it, and in which state they are accounted for."""
     cards: Cards | None = None
     """Its shared GPUs; None where it has none."""
+    alike: Alike | None = None
+    """Told when its state changes, where nodes in one state stand for each other."""
     _evicted: set[Task] = field(default_factory=set)
     """Those among them that this cycle takes: the scores of Kubernetes see them no more."""
     _requested: dict[str, int] = field(default_factory=dict)
     """What the others ask for, and those that are promised the node (Requested)."""
     _apparent: dict[str, int] = field(default_factory=dict)
     """The same, at least what they are taken to need (NonZeroRequested)."""
+    _scores: dict[tuple[tuple[str, int], ...], float] = field(default_factory=dict)
+    """By request, as long as nothing changes."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> Node:
@@ -64,6 +69,11 @@ class Node:
     def name(self) -> str:
         """The node's name."""
         return key_of(self.manifest)[1]
+
+    @property
+    def has_evicted(self) -> bool:
+        """Whether this cycle takes pods of it."""
+        return bool(self._evicted)
 
     def future_idle(self) -> dict[str, int]:
         """What will be free when those that are going are gone and the promises are kept (FutureIdle)."""
@@ -108,21 +118,36 @@ class Node:
 
     def score(self, task: Task) -> float:
         """How well a pod fits here, the best node having the most."""
-        wanted, used = task.request, add(self.allocatable, self.idle, times=-1)
-        return self._least_allocated(wanted) + self._balanced(wanted) + self._binpack(wanted, used)
+        wanted = task.request
+        key = tuple(wanted.items())
+        score = self._scores.get(key)
+        if score is None:
+            used = add(self.allocatable, self.idle, times=-1)
+            score = self._least_allocated(wanted) + self._balanced(wanted) + self._binpack(wanted, used)
+            self._scores[key] = score
+        return score
+
+    @property
+    def state(self) -> Hashable:
+        """Equal for nodes of one kind that are the same to every pod, shared GPUs apart."""
+        parts = (self.idle, self.releasing, self.promised, self._requested, self._apparent)
+        return tuple(frozenset(part.items()) for part in parts)
 
     def _book(self, task: Task, status: Status, times: int) -> None:
         if task.wants and self.cards is not None and status is not Status.RELEASING:
             self._share(self.cards, task, times)
         if task not in self._evicted:
-            self._requested = add(self._requested, task.request, times=times)
-            self._apparent = add(self._apparent, _apparent(task.request), times=times)
+            put(self._requested, task.request, times)
+            put(self._apparent, _apparent(task.request), times)
         if status is Status.PIPELINED:
-            self.promised = add(self.promised, task.request, times=times)
-            return
-        self.idle = add(self.idle, task.request, times=-times)
-        if status is Status.RELEASING:
-            self.releasing = add(self.releasing, task.request, times=times)
+            put(self.promised, task.request, times)
+        else:
+            put(self.idle, task.request, -times)
+            if status is Status.RELEASING:
+                put(self.releasing, task.request, times)
+        self._scores.clear()
+        if self.alike is not None:
+            self.alike.changed(self)
 
     def _share(self, cards: Cards, task: Task, times: int) -> None:
         if times < 0:

@@ -19,6 +19,7 @@ __all__ = [
     "minus",
     "parse_quantity",
     "pod_request",
+    "put",
     "quantities",
     "resources",
 ]
@@ -99,6 +100,16 @@ def add(left: Resources, right: Resources, *, times: int = 1) -> dict[str, int]:
     for name, amount in right.items():
         total[name] = total.get(name, 0) + times * amount
     return total
+
+
+def put(total: dict[str, int], more: Resources, times: int = 1) -> None:
+    """Add `times` times `more` to a sum, in place; what comes to nothing is left out."""
+    for name, amount in more.items():
+        changed = total.get(name, 0) + times * amount
+        if changed:
+            total[name] = changed
+        else:
+            total.pop(name, None)
 
 
 def minus(left: Resources, right: Resources) -> dict[str, int]:

@@ -21,9 +21,10 @@ from kfp_volcano.volcano.model.tasks import Status, Task, group_of, task_for
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kfp_volcano.volcano.model.alike import Alike
     from kfp_volcano.volcano.model.configuration import Configuration
 
-__all__ = ["Session", "open_session"]
+__all__ = ["Session", "dominant", "open_session"]
 
 _ALWAYS_THERE = frozenset({"cpu", "memory", POD})
 _HOLDING = frozenset({Status.BOUND, Status.RUNNING, Status.RELEASING, Status.UNKNOWN})
@@ -43,6 +44,17 @@ class Session:
     refused: dict[Gang, str] = field(default_factory=dict)
     """Why it did not let the others in."""
     gang_of: dict[Task, Gang] = field(default_factory=dict)
+    alike: Alike | None = None
+    """Which nodes stand for each other; None where each is looked at."""
+
+    def spots(self) -> Iterable[tuple[Node, int]]:
+        """Nodes to look at for a pod, in their order where that is all that tells two apart, and how many are the same.
+
+        Of nodes in one state the first stands for the others: it is the one that would be taken.
+        """
+        if self.alike is not None:
+            return self.alike.firsts()
+        return ((node, 1) for node in self.nodes.values())
 
     @property
     def sound(self) -> bool:
@@ -75,7 +87,7 @@ class Session:
         """Account for a pod in its gang and its queue, or with `times=-1` take it off."""
         gang = self.gang_of[task]
         gang.held = add(gang.held, task.request, times=times)
-        gang.share = _dominant(gang.held, self.total)
+        gang.share = dominant(gang.held, self.total)
         self.queues[gang.queue].charge(task.request, times=times)
 
 
@@ -116,7 +128,7 @@ def _account(session: Session, gang: Gang) -> None:
     for task in gang.tasks:
         if task.status.allocated:
             allocated = add(allocated, task.request)
-    gang.held, gang.share = allocated, _dominant(allocated, session.total)
+    gang.held, gang.share = allocated, dominant(allocated, session.total)
     queue, phase = session.queues[gang.queue], phase_of(gang.group)
     complete = gang.count(Status.BOUND, Status.RUNNING) >= gang.minimum
     owed = minus(gang.min_resources, allocated) if phase == "Inqueue" or (phase == "Running" and complete) else {}
@@ -126,5 +138,6 @@ def _account(session: Session, gang: Gang) -> None:
     queue.charge(allocated)
 
 
-def _dominant(held: Resources, total: Resources) -> float:
+def dominant(held: Resources, total: Resources) -> float:
+    """The largest part of a total in any resource."""
     return max((amount / total[name] for name, amount in held.items() if total.get(name)), default=0.0)

@@ -36,6 +36,8 @@ class Status(Enum):
     FAILED = auto()
     UNKNOWN = auto()
 
+    __hash__ = object.__hash__  # each is one object; Enum's own hash, in Python, is much of a cycle
+
     @property
     def allocated(self) -> bool:
         """Whether it counts against its queue (AllocatedStatus)."""

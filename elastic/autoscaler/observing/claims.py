@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.elastic.policies.snapshot import PendingGang  # noqa: TC001 - a type of fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kfp_volcano.elastic.policies.room import Room
 
@@ -53,6 +53,11 @@ class Claims:
     """Gangs by the queue that is asked to give for them."""
     served: tuple[PendingGang, ...] = ()
     """Gangs for which enough is free, or coming free: it is theirs."""
+
+    def asked_anew(self, before: Claims | None) -> Iterator[str]:
+        """The queues that are asked for something else than before."""
+        asked = before.asked if before else {}
+        return (queue for queue in {*self.asked, *asked} if self.asked.get(queue) != asked.get(queue))
 
     @property
     def coming(self) -> Mapping[str, int]:

@@ -16,7 +16,6 @@ from kfp_volcano.elastic.autoscaler.observing.books import Books, Changes
 from kfp_volcano.elastic.autoscaler.observing.elastic_jobs import as_of, timeline_of, worker_pods
 from kfp_volcano.elastic.autoscaler.observing.job_facts import JobFacts
 from kfp_volcano.elastic.autoscaler.observing.pod_facts import PodFacts, version_of
-from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE, QueueSnapshot
 from kfp_volcano.volcano.model.objects import key_of
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kfp_volcano.elastic.autoscaler.observing.claims import Claims
-    from kfp_volcano.elastic.policies.snapshot import ElasticJob
+    from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
     from kfp_volcano.volcano.cluster.base import Event, Manifest
     from kfp_volcano.volcano.model.objects import Key
 
@@ -108,10 +107,7 @@ class ClusterIndex:
         self._books.settle()
         before, now = self._claims, self._books.standing.claims()
         if now is not before:
-            asked = before.asked if before else {}
-            self._books.changes.queues.update(
-                queue for queue in {*now.asked, *asked} if now.asked.get(queue) != asked.get(queue)
-            )
+            self._books.changes.queues.update(now.asked_anew(before))
             self._claims = now
         changes, self._books.changes = self._books.changes, Changes()
         return changes
@@ -126,32 +122,10 @@ class ClusterIndex:
             pods: Whether to tell of each worker's pod.
         """
         self._books.settle()
-        found = dict(self._elastic(queue, now, namespace))
-        owed = self._books.standing.claims()
-        pending, claims = self._books.standing.pending(queue), owed.asked.get(queue, ())
-        names = {job.shape for job in found.values()} | {gang.shape for gang in (*pending, *claims)}
-        shapes = {name: needs for name in names if (needs := self._books.catalogue.named(name)) is not None}
-        hosts = {node for job in found.values() for node in job.nodes} - {NOWHERE, UNUSABLE}
-        nodes, crowd = self._books.table.crowd(shapes.values()).apart(hosts)
-        jobs = tuple(found[key] for key in sorted(found))
-        if pods:
-            jobs = tuple(replace(job, pods=worker_pods(self.pods_of(job.key))) for job in jobs)
-        return QueueSnapshot(
-            queue=queue,
-            at=now,
-            limit_gpus=self._books.tree.limit(queue, self._books.table.total, owed.coming),
-            allocated_gpus=self._books.tree.held(queue),
-            deserved_gpus=self._books.tree.deserved(queue),
-            guarantee_gpus=self._books.tree.guarantee(queue),
-            nodes=nodes,
-            crowd=crowd,
-            reserved=tuple(sorted(self._books.standing.reserved(queue, found, now))),
-            releasing_gpus=self._books.tree.releasing(queue),
-            shapes={name: needs.shape for name, needs in sorted(shapes.items())},
-            jobs=jobs,
-            pending=tuple(pending),
-            claims=claims,
-        )
+        seen = self._books.standing.snapshot(queue, now, dict(self._elastic(queue, now, namespace)))
+        if not pods:
+            return seen
+        return replace(seen, jobs=tuple(replace(job, pods=worker_pods(self.pods_of(job.key))) for job in seen.jobs))
 
     def jobs_of(self, queue: str) -> Collection[JobFacts]:
         """All Jobs of a queue."""

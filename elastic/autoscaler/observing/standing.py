@@ -17,7 +17,7 @@ from kfp_volcano.elastic.policies.room import room_of
 from kfp_volcano.elastic.policies.snapshot import NOWHERE, UNUSABLE, QueueSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from kfp_volcano.elastic.autoscaler.observing.needs import Catalogue, Needs
     from kfp_volcano.elastic.autoscaler.observing.node_table import NodeTable
@@ -57,23 +57,30 @@ class Standing:
         priority: Callable[[str], int],
     ) -> None:
         """Look at an owner again; None where it is gone."""
-        self._forget(owner)
         if facts is None:
+            self.forget(owner)
             return
-        home = self._homes[owner] = facts.queue
         value = priority(facts.priority_class)
         if isinstance(facts, JobFacts):
             gang, seen = gang_of(facts, pods, value), elastic_job(facts, pods, self._table, value)
         else:
             gang, seen = loose_gang(facts, value), None
-        if gang is not None:
-            self._gangs.setdefault(home, {})[owner] = gang
+        self.put(owner, facts.queue, gang, seen)
         if seen is not None and isinstance(facts, JobFacts):
-            self.elastic[owner], self._facts[owner] = seen, facts
-            self._elastic_of[home].add(owner)
+            self._facts[owner] = facts
+
+    def put(self, owner: str, queue: str, gang: PendingGang | None, seen: ElasticJob | None) -> None:
+        """How an owner stands: its gang waits, or it is elastic, or neither."""
+        self.forget(owner)
+        self._homes[owner] = queue
+        if gang is not None:
+            self._gangs.setdefault(queue, {})[owner] = gang
+        if seen is not None:
+            self.elastic[owner] = seen
+            self._elastic_of[queue].add(owner)
             if promised(seen):
                 self._promising.add(owner)
-        self.changed(home)
+        self.changed(queue)
 
     def changed(self, queue: str | None) -> None:
         """Something of a queue has changed that its claims depend on; None: of all, its limits or shares."""
@@ -104,13 +111,40 @@ class Standing:
         """(shape, GPUs) of pods that others were promised, or will be placed for them: not for a queue's `own` Jobs."""
         for owner in self._promising:
             if owner not in own:
-                seen = as_of(self.elastic[owner], self._facts[owner], now)
+                seen, facts = self.elastic[owner], self._facts.get(owner)
+                seen = seen if facts is None else as_of(seen, facts, now)
                 yield from [(seen.shape, seen.gpus_per_worker)] * promised(seen)
         for gang in self.claims().served:
             if gang.queue != queue:
                 yield from ((gang.shape, gpus) for gpus in gang.pods)
 
-    def _forget(self, owner: str) -> None:
+    def snapshot(self, queue: str, now: float, found: Mapping[str, ElasticJob]) -> QueueSnapshot:
+        """The snapshot of a queue with these elastic Jobs, by key, that may be resized."""
+        owed = self.claims()
+        pending, claims = self.pending(queue), owed.asked.get(queue, ())
+        names = {job.shape for job in found.values()} | {gang.shape for gang in (*pending, *claims)}
+        shapes = {name: needs for name in names if (needs := self._catalogue.named(name)) is not None}
+        hosts = {node for job in found.values() for node in job.nodes} - {NOWHERE, UNUSABLE}
+        nodes, crowd = self._table.crowd(shapes.values()).apart(hosts)
+        return QueueSnapshot(
+            queue=queue,
+            at=now,
+            limit_gpus=self._tree.limit(queue, self._table.total, owed.coming),
+            allocated_gpus=self._tree.held(queue),
+            deserved_gpus=self._tree.deserved(queue),
+            guarantee_gpus=self._tree.guarantee(queue),
+            nodes=nodes,
+            crowd=crowd,
+            reserved=tuple(sorted(self.reserved(queue, found, now))),
+            releasing_gpus=self._tree.releasing(queue),
+            shapes={name: needs.shape for name, needs in sorted(shapes.items())},
+            jobs=tuple(found[key] for key in sorted(found)),
+            pending=tuple(pending),
+            claims=claims,
+        )
+
+    def forget(self, owner: str) -> None:
+        """An owner is gone."""
         home = self._homes.pop(owner, None)
         if home is None:
             return

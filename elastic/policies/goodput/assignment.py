@@ -46,6 +46,8 @@ __all__ = ["MOST_OPTIONS", "Assignment", "assign"]
 
 MOST_OPTIONS = 100_000
 """Larger problems are answered greedily."""
+_NOTHING = 1e-9
+"""A cost below which nothing is left to be gained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def _level(
     rounded = greedy(level, everyone, {**taken, **programme.largest(relaxed.parts)}, capacity)
     at_hand = min((rounded, at_hand), key=lambda each: total(level, each))
     cost = total(level, at_hand)
-    gap = max(0.0, (cost - relaxed.cost) / cost)
+    gap = max(0.0, cost - relaxed.cost) / max(cost, _NOTHING)
     if gap <= bounded.gap:
         return at_hand, gap
     solved = programme.whole(relaxed.extra <= cost - relaxed.cost, bounded)

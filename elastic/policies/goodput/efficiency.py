@@ -8,12 +8,15 @@ progress of a sample in batches of M is, compared with batches of M0 (Pollux, OS
 
 and GOODPUT = THROUGHPUT * EFF. Where the global batch stays the same at every size, as `elasticity.batch.rule:
 constant` keeps it, EFF is 1 throughout, and the sizes are compared by throughput alone. It counts where training
-shares out no fixed batch, and so has reported larger batches with more workers.
+shares out no fixed batch, and so has reported larger batches with more workers; and where training chooses its batch
+by itself, which it then is expected to choose best at every size, as AdaptDL's does.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.policies.goodput.throughput import StepTime, fit, observed
@@ -21,7 +24,7 @@ from kfp_volcano.elastic.policies.goodput.throughput import StepTime, fit, obser
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kfp_volcano.elastic.policies.snapshot import ElasticJob, Measured
+    from kfp_volcano.elastic.policies.snapshot import BatchRange, ElasticJob, Measured
 
 __all__ = ["Goodput", "efficiency", "goodput_of"]
 
@@ -29,6 +32,11 @@ _UNMEASURED = StepTime(base_s=0.0, sample_s=1.0)
 """Of a Job that has told nothing yet: it scales perfectly until it shows otherwise. Only ratios are ever used of it."""
 _SAME_PART = 1.2
 """Largest over smallest part of a worker where all are meant to have the same: a remainder makes some difference."""
+
+_TRIED = 24
+"""Batches between the smallest and the largest that a training is expected to choose from."""
+_GRAIN = 0.02
+"""Noise scales are rounded to steps of 2 % where a batch is to be chosen: as they tremble, the choice stays."""
 
 
 def efficiency(batch: float, base_batch: float, noise_scale: float | None) -> float:
@@ -49,6 +57,8 @@ class Goodput:
     batch_per_worker: float | None
     """None: the global batch is the same at every size."""
     noise_scale: float | None
+    chosen_from: BatchRange | None
+    """Training chooses the batch by itself from these."""
     measured: bool
     """False: nothing is known of the Job, and it is thought to scale perfectly."""
 
@@ -69,22 +79,36 @@ class Goodput:
 
     def at(self, workers: int, nodes: int = 1, classes: Sequence[str] = ()) -> float:
         """The goodput."""
+        if self.chosen_from is not None and self.noise_scale is not None:
+            known = dict(self.models)
+            noise = math.exp(round(math.log(max(self.noise_scale, 1e-3)) / _GRAIN) * _GRAIN)
+            slowest = {known.get(each, self.models[0][1]) for each in classes} or {self.models[0][1]}
+            return min(_at_best(model, noise, self.chosen_from, workers, min(nodes, 2)) for model in slowest)
         worth = efficiency(self.batch(workers), self.base_batch, self.noise_scale)
         return self.throughput(workers, nodes, classes) * worth
+
+
+@lru_cache(maxsize=65536)
+def _at_best(model: StepTime, noise: float, batches: BatchRange, workers: int, nodes: int) -> float:
+    """The goodput with the best of these batches."""
+    least = min(max(batches.least, batches.least_each * workers), batches.most)
+    ratio = (batches.most / least) ** (1 / (_TRIED - 1))
+    tried = (least * ratio**step for step in range(_TRIED))
+    return max(model.throughput(workers, nodes, each) * efficiency(each, batches.least, noise) for each in tried)
 
 
 def goodput_of(job: ElasticJob) -> Goodput:
     """What is to be expected of a Job, by what it has measured."""
     usable = [each for each in job.measured if each.throughput > 0 and each.batch > 0 and each.workers > 0]
     if not usable:
-        return Goodput((("", _UNMEASURED),), float(job.batch or 1), None, None, measured=False)
+        return Goodput((("", _UNMEASURED),), float(job.batch or 1), None, None, None, measured=False)
     named = {each.gpu_class for each in usable} - {""}
     classes = sorted(named, key=lambda name: (-_count(usable, name), name)) or [""]
     # What was measured on nodes of unknown class is no worse a guess for one class than for another.
     models = tuple((name, fit(observed(each for each in usable if each.gpu_class in {name, ""}))) for name in classes)
     latest = [each.batch for each in usable if each.workers == job.workers] or [each.batch for each in usable]
     base = float(job.batch or max(latest))
-    return Goodput(models, base, _batch_per_worker(usable), job.noise_scale, measured=True)
+    return Goodput(models, base, _batch_per_worker(usable), job.noise_scale, job.batch_range, measured=True)
 
 
 def _count(measured: Sequence[Measured], gpu_class: str) -> int:

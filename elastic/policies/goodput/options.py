@@ -1,23 +1,32 @@
 """What each size is worth to a Job, and to the queue. Pure.
 
-The queue's aim is Pollux's: the power mean, with p = -1, of the Jobs' speed-ups (OSDI'21, equation 14), that is the
-least sum of 1/SPEEDUP, where a Job's SPEEDUP is its goodput over that with an equal share of the queue. Since each Job
-takes one option, that sum is linear as it stands: an option costs 1/SPEEDUP. It favours whoever has least: a second
-worker halves a Job's cost, a ninth takes an eighth off an eighth.
+The queue's aim is that Jobs end soon, on average, and none is forgotten: the most sum of w*log(G), where G is a Job's
+goodput. The logarithm is proportional fairness (Kelly 1998): a Job gets GPUs as far as they add the same part to its
+pace as they would to another's, so that a second worker is worth eight times a ninth, and no two Jobs' units need to be
+compared. With equal weights w it comes close to Pollux' aim, the harmonic mean of speed-ups (OSDI'21, equation 14).
 
-Another size than the present one costs more by the time it takes to get there, spread over the time the Job still has:
+The weights are what makes Jobs end sooner. Where all work scales alike, the least mean time is had by giving more to
+those that have less left to do, by their rank alone (heSRPT, Berg et al. 2020; with work that does not scale at all:
+the shortest first): who is nearly done soon frees what it holds, and is waited for no longer. Here w = n^0.75, where n
+Jobs of the queue have as much to do as this one or more, each counted by what it would take alone on one worker.
 
-    cost(o) = G_fair/G(o) + [o is another size] * G_fair/G(present) * (restart/remaining + lost/age + STICKINESS)
+Since each Job takes one option, the sum is linear as it stands: an option costs what it lacks of the best one. Another
+size than the present one costs more, by the time that it takes to get there:
 
-restart: what a resize of it has cost, measured; remaining: what it has to do at its present pace, or as long as it is
-old; lost/age: the share of its life that resizes have cost already (the R*delta/T of Pollux' REALLOC factor), so that
-what was moved often is moved seldom; STICKINESS keeps it from being moved for less than AdaptDL's 1.05 times the
-goodput, and equal answers from taking turns.
+    cost(o) = w * log(G_best/G(o)) + [o is another size] * w * log(LEAST_GAIN * lost)
+    lost    = the larger of 1 + restart/remaining and (age + restart)/(age - paused)
+
+restart: what a resize of it has cost, measured; remaining: what it has to do at the pace of that size, or as long as it
+is old; paused: what resizes have cost it already. The second is Pollux' REALLOC factor: what was moved often is moved
+seldom. LEAST_GAIN keeps it from being moved for less than AdaptDL's 1.05 times the goodput, and equal answers from
+taking turns.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.policies.giving import pause_of
@@ -27,17 +36,17 @@ from kfp_volcano.elastic.policies.settings import GuardSettings
 from kfp_volcano.elastic.policies.snapshot import NOWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kfp_volcano.elastic.policies.goodput.efficiency import Goodput
     from kfp_volcano.elastic.policies.snapshot import ElasticJob
 
-__all__ = ["LEAST_GAIN", "Outlook", "choice_of", "kind_of", "reach", "restart_s"]
+__all__ = ["LEAST_GAIN", "Outlook", "choice_of", "kind_of", "reach", "restart_s", "weights"]
 
 LEAST_GAIN = 1.05
 """A Job alone is not moved for less than this times its goodput (AdaptDL's threshold)."""
-_STICKINESS = 1 - 1 / LEAST_GAIN
 _LONGEST_S = 7 * 86400.0
+_RANK_WEIGHS = 0.75
 _EXPLORE = 2
 _UNMEASURED_S = GuardSettings().pause_s
 
@@ -49,8 +58,8 @@ class Outlook:
     job: ElasticJob
     goodput: Goodput
     capacity: Capacity
-    fair_workers: int
-    """An equal share of the queue, as far as the Job may have it."""
+    weight: float
+    """How much the queue gains where this Job's goodput grows by a part, beside another's."""
     near: int
     """How many more workers its own nodes could take."""
     at: float
@@ -98,59 +107,76 @@ def reach(job: ElasticJob) -> tuple[int, ...]:
     return tuple(sorted({job.workers, *(size for size in job.sizes if size <= most)}))
 
 
+def weights(jobs: Sequence[ElasticJob], goodputs: Mapping[str, Goodput], at: float) -> dict[str, float]:
+    """The weight of each Job among these, by key: the more the less it has to do."""
+    left = {job.key: _alone_s(job, goodputs[job.key], at) for job in jobs}
+    ordered = sorted(left.values())
+    return {key: float(len(ordered) - bisect_left(ordered, each)) ** _RANK_WEIGHS for key, each in left.items()}
+
+
+def _alone_s(job: ElasticJob, goodput: Goodput, at: float) -> float:
+    """What it has left to do, in the seconds of one GPU."""
+    ratio = goodput.at(job.workers) / goodput.at(1)
+    return _remaining_s(job, at) * ratio * job.gpus_per_worker
+
+
+def _remaining_s(job: ElasticJob, at: float) -> float:
+    """At its present pace; where nothing is known of it, as long as it is old."""
+    remaining = job.remaining_s if job.remaining_s is not None else min(at - job.created_at, _LONGEST_S)
+    return max(remaining, 1.0)
+
+
 def choice_of(outlook: Outlook, sizes: Sequence[int]) -> Choice:
     """A Job's options: these sizes, and the present one."""
     job, kind = outlook.job, kind_of(outlook.job)
     anywhere, apart = outlook.capacity.pools_for(kind), outlook.apart
-    fair = max(outlook.on(outlook.fair_workers, pools) for pools in (anywhere, *apart))
-    stay = Option(workers=job.workers, cost=fair / outlook.on(job.workers))
-    moving = stay.cost * _moving(outlook)
-    smaller = [_smaller(outlook, size, fair, moving) for size in sorted(sizes) if size < job.workers]
+    present = outlook.on(job.workers)
+    smaller = [(_smaller(outlook, size), outlook.on(size)) for size in sorted(sizes) if size < job.workers]
     larger = [
-        option
+        each
         for size in sorted(sizes)
         if size > job.workers and anywhere
-        for option in _larger(outlook, size, fair, moving, anywhere, apart)
+        for each in _larger(outlook, size, anywhere, apart)
     ]
+    best = max(goodput for _, goodput in [(None, present), *smaller, *larger])
+    stay = Option(workers=job.workers, cost=outlook.weight * math.log(best / present))
+
+    def costing(option: Option, goodput: float) -> Option:
+        return replace(option, cost=outlook.weight * (math.log(best / goodput) + _moving(outlook, goodput / present)))
+
     return Choice(
-        key=job.key, priority=job.priority, kind=kind, options=(*smaller, stay, *larger), present=len(smaller)
+        key=job.key,
+        priority=job.priority,
+        kind=kind,
+        options=(*(costing(*each) for each in smaller), stay, *(costing(*each) for each in larger)),
+        present=len(smaller),
     )
 
 
-def _smaller(outlook: Outlook, size: int, fair: float, moving: float) -> Option:
+def _smaller(outlook: Outlook, size: int) -> Option:
     job = outlook.job
     leaving = job.nodes[size:]
-    return Option(
-        workers=size,
-        cost=fair / outlook.on(size) + moving,
-        gives=outlook.capacity.given(leaving),
-        gpus=-outlook.capacity.held(leaving) * job.gpus_per_worker,
-    )
+    gpus = -outlook.capacity.held(leaving) * job.gpus_per_worker
+    return Option(workers=size, cost=0.0, gives=outlook.capacity.given(leaving), gpus=gpus)
 
 
 def _larger(
-    outlook: Outlook, size: int, fair: float, moving: float, anywhere: tuple[int, ...], apart: Sequence[tuple[int, ...]]
-) -> list[Option]:
-    """With the new workers anywhere, and on each GPU class by itself on which that is faster."""
+    outlook: Outlook, size: int, anywhere: tuple[int, ...], apart: Sequence[tuple[int, ...]]
+) -> list[tuple[Option, float]]:
+    """With the new workers anywhere, and on each GPU class by itself on which that is faster; and the goodput there."""
     adds = size - outlook.job.workers
     mixed = outlook.on(size, anywhere)
     found = {anywhere: mixed, **{pools: fast for pools in apart if (fast := outlook.on(size, pools)) > mixed}}
     return [
-        Option(
-            workers=size,
-            cost=fair / goodput + moving,
-            adds=adds,
-            pools=pools,
-            gpus=adds * outlook.job.gpus_per_worker,
-        )
+        (Option(workers=size, cost=0.0, adds=adds, pools=pools, gpus=adds * outlook.job.gpus_per_worker), goodput)
         for pools, goodput in found.items()
     ]
 
 
-def _moving(outlook: Outlook) -> float:
-    """What another size costs, as a part of the present cost."""
+def _moving(outlook: Outlook, faster: float) -> float:
+    """What another size, at which it is so many times as fast, costs in logarithms of its goodput."""
     job, cost = outlook.job, restart_s(outlook.job)
     age = max(outlook.at - job.created_at, 1.0)
-    remaining = job.remaining_s if job.remaining_s is not None else min(age, _LONGEST_S)
-    lost = sum(cost if each.pause_s is None else each.pause_s for each in job.resizes)
-    return cost / max(remaining, 1.0) + lost / age + _STICKINESS
+    paused = sum(cost if each.pause_s is None else each.pause_s for each in job.resizes)
+    ahead, behind = 1 + cost * faster / _remaining_s(job, outlook.at), (age + cost) / max(age - paused, 1.0)
+    return math.log(max(ahead, behind) * LEAST_GAIN)

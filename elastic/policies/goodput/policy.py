@@ -16,7 +16,7 @@ from kfp_volcano.elastic.policies.goodput.assignment import Assignment, assign
 from kfp_volcano.elastic.policies.goodput.capacity import capacity_of
 from kfp_volcano.elastic.policies.goodput.choices import Usage
 from kfp_volcano.elastic.policies.goodput.efficiency import goodput_of
-from kfp_volcano.elastic.policies.goodput.options import Outlook, choice_of, kind_of, reach
+from kfp_volcano.elastic.policies.goodput.options import Outlook, choice_of, kind_of, reach, weights
 from kfp_volcano.elastic.policies.goodput.programme import Bounded
 from kfp_volcano.elastic.policies.goodput.wording import Words
 from kfp_volcano.elastic.policies.room import unclaimed
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.gangs import Service
     from kfp_volcano.elastic.policies.goodput.capacity import Capacity
     from kfp_volcano.elastic.policies.goodput.choices import Choice
+    from kfp_volcano.elastic.policies.goodput.efficiency import Goodput as JobGoodput
     from kfp_volcano.elastic.policies.policy import Decision
     from kfp_volcano.elastic.policies.room import Room
     from kfp_volcano.elastic.policies.snapshot import ElasticJob, QueueSnapshot
@@ -59,7 +60,11 @@ class Goodput:
         movable = [job for job in jobs.values() if job.gpus_per_worker and job.key not in service.sizes]
         kinds = sorted({kind_of(job) for job in movable})
         later = capacity_of(room, kinds, later=True)
-        outlooks = {job.key: _outlook(job, snapshot, room, later) for job in movable}
+        goodputs = {job.key: goodput_of(job) for job in jobs.values() if job.gpus_per_worker}
+        weighing = weights([job for job in jobs.values() if job.gpus_per_worker], goodputs, snapshot.at)
+        outlooks = {
+            job.key: _outlook(job, goodputs[job.key], weighing[job.key], snapshot.at, room, later) for job in movable
+        }
         choices = [choice_of(outlooks[job.key], () if _rests(job, snapshot.at) else reach(job)) for job in movable]
         plan = assign(choices, later, self.bounded)
         if not _fits(choices, jobs, plan, room.draft()):
@@ -82,17 +87,10 @@ class Goodput:
         return (snapshot.at // self.every_s + 1) * self.every_s if snapshot.jobs else None
 
 
-def _outlook(job: ElasticJob, snapshot: QueueSnapshot, room: Room, capacity: Capacity) -> Outlook:
-    share = snapshot.limit_gpus // len(snapshot.jobs) // job.gpus_per_worker
+def _outlook(job: ElasticJob, goodput: JobGoodput, weight: float, at: float, room: Room, capacity: Capacity) -> Outlook:
     own = [room.named[node] for node in sorted(set(job.nodes)) if node in room.named]
-    return Outlook(
-        job=job,
-        goodput=goodput_of(job),
-        capacity=capacity,
-        fair_workers=max(job.min_workers, min(share, job.max_workers)),
-        near=sum(spot.pods(job.shape, job.gpus_per_worker, later=True) for spot in own),
-        at=snapshot.at,
-    )
+    near = sum(spot.pods(job.shape, job.gpus_per_worker, later=True) for spot in own)
+    return Outlook(job=job, goodput=goodput, capacity=capacity, weight=weight, near=near, at=at)
 
 
 def _rests(job: ElasticJob, at: float) -> bool:

@@ -67,13 +67,17 @@ class Saver:
         """Whether one that failed should be tried again, with the state of then."""
         return self._retry_at is not None and time.monotonic() >= self._retry_at
 
+    def ready(self, *, wanted: bool = False) -> bool:
+        """Whether `begin` would note a state now."""
+        return self._noted is None and bool(self._free) and (wanted or not self.busy)
+
     def begin(self, state: Mapping[str, Any], about: Mapping[str, Any], *, wanted: bool = False) -> bool:
         """Notes the state at rest; its tensors are copied later, by `copy`.
 
         False where a checkpoint is on its way. A `wanted` one is then copied at once and written after that, unless
         another such waits.
         """
-        if self._noted is not None or not self._free or (self.busy and not wanted):
+        if not self.ready(wanted=wanted):
             return False
         self._began_at = time.monotonic()
         self._retry_at = None
@@ -132,8 +136,7 @@ class Saver:
         try:
             if earlier is not None:
                 earlier.wait()
-            self._before()
-            manifest = self._checkpoints.write(snapshot.state, about)
+            manifest = self._checkpoints.write(snapshot.state, about, before=self._before)
             self._failures = 0
             size = sum(file.size or 0 for file in manifest.files.values())
             took, stood = time.monotonic() - began, 1000 * self._stood_s

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from kfp_volcano.elastic.runtime.checkpoints.pieces import Piece
+from kfp_volcano.elastic.runtime.shards import is_sharded
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Buffers", "Snapshot", "copy_to_cpu"]
+    from kfp_volcano.elastic.runtime.checkpoints.pieces import Place
 
-Place = tuple[Any, ...]
+__all__ = ["Buffers", "Snapshot", "copy_to_cpu"]
 
 
 class Buffers:
@@ -39,7 +42,8 @@ class Snapshot:
     """The state at the moment of its making, once `copied`.
 
     Args:
-        state: containers of tensors and plain values. Containers and values are copied at once.
+        state: containers of tensors and plain values. Containers and values are copied at once. Of sharded tensors
+            the pieces of this process are taken.
         buffers: what no other snapshot uses.
     """
 
@@ -87,6 +91,9 @@ class Snapshot:
         return {original.device for original, _ in self._pairs if original.device.type == "cuda"}
 
     def _laid_out(self, value: Any, place: Place, buffers: Buffers) -> Any:
+        if is_sharded(value):
+            (chunk,) = value.__create_chunk_list__()
+            return Piece(self._laid_out(value.to_local(), place, buffers), value.shape, chunk.offsets)
         if isinstance(value, torch.Tensor):
             # Weights that share memory, like tied embeddings, do so in the checkpoint.
             memory = value.untyped_storage().data_ptr(), value.storage_offset(), value.shape, value.stride()

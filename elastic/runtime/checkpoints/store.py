@@ -29,13 +29,13 @@ _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", 
 
 
 class Store(Protocol):
-    """Files in folders, one level deep. Everything raises OSError where the storage refuses."""
+    """Files in folders, which may have folders in them. Everything raises OSError where the storage refuses."""
 
     where: str
     """For messages: path or URL."""
 
     def folders(self) -> list[str]:
-        """Names of the folders there are; an empty list where there is nothing at all yet."""
+        """Names of the outermost folders there are; an empty list where there is nothing at all yet."""
 
     def exists(self, path: str) -> bool:
         """Whether a file `folder/name` is there."""
@@ -84,8 +84,10 @@ class Folder:
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(target)
-            for folder in (target.parent, self._path):
+            for folder in target.parents:
                 _sync(folder)
+                if folder == self._path:
+                    break
         finally:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)

@@ -11,13 +11,16 @@ import math
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.simulator.profiles.batches import Agent
-from kfp_volcano.schemas.records import Measured
+from kfp_volcano.schemas.records import BatchRange, Measured
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.simulator.profiles.application import Application, Gradients, Split
     from kfp_volcano.elastic.simulator.work import Placement
 
 __all__ = ["ProfiledTraining"]
+
+_HAIR_S = 1e-6
+_AHEAD_S = 300.0
 
 
 class ProfiledTraining:
@@ -39,6 +42,9 @@ class ProfiledTraining:
         self._progress = 0.0
         self._batch: int | None = None
         self._gradients: Gradients | None = None
+        self._pace: float | None = None
+        self._cut_s = 0.0
+        """By how much the end of its last epoch was rounded down."""
         self._measured: dict[tuple[int, int], Measured] = {}
 
     @property
@@ -68,6 +74,19 @@ class ProfiledTraining:
         """How fast it was, by the number of workers and nodes, with the last batch there; a worker has one GPU."""
         return tuple(self._measured.values())
 
+    @property
+    def batch_range(self) -> BatchRange | None:
+        """What it chooses its batch from by itself; None where that was given."""
+        if self.agent is None:
+            return None
+        application = self.application
+        return BatchRange(least=application.base_batch, most=application.most_batch, least_each=application.least_local)
+
+    @property
+    def pace(self) -> float | None:
+        """Part of its progress that it made in a second, as it last trained; None before it has."""
+        return self._pace
+
     def advance(self, placement: Placement, seconds: float) -> float:
         """Train there for at most so long: the seconds until its end where that is within them, else `seconds`."""
         gpus, spent = placement.gpus, 0.0
@@ -79,18 +98,26 @@ class ProfiledTraining:
             if self._progress + goodput * (seconds - spent) < milestone:
                 self._progress += goodput * (seconds - spent)
                 return seconds
-            spent = min(seconds, spent + round((milestone - self._progress) / goodput))
+            took = (milestone - self._progress) / goodput
+            spent = min(seconds, spent + round(took))
+            self._cut_s = max(0.0, took - round(took)) if self.epoch == self.application.epochs - 1 else 0.0
             self._progress = milestone
             self.epoch += 1
         return spent
 
     def left(self, placement: Placement) -> float:
-        """Seconds to its end if it trains on there; infinity where it cannot."""
+        """Seconds to its end if it trains on there; infinity where it cannot.
+
+        Of a training that chooses its batch no more than `_AHEAD_S` are looked ahead, for each epoch is a choice: it is
+        to be asked again then.
+        """
         if not placement.gpus:
             return math.inf
         ahead = copy.copy(self)
         ahead.agent, ahead._measured = copy.copy(self.agent), {}  # noqa: SLF001 - of its own kind
-        return ahead.advance(placement, math.inf)
+        # An end that is rounded down to is reached all the same only once it has been trained to.
+        left = ahead.advance(placement, math.inf if self.agent is None else _AHEAD_S)
+        return left + ahead._cut_s + _HAIR_S  # noqa: SLF001
 
     def _goodput(self, gpus: tuple[int, ...]) -> float:
         """Progress a second there, in steps of the smallest batch; what it is seen to be is taken up."""
@@ -112,7 +139,9 @@ class ProfiledTraining:
                 nodes=nodes,
                 compute_s=step.compute_s * (split.accumulated + 1),
             )
-        return gradients.gain(batch / application.base_batch) / seconds
+        goodput = gradients.gain(batch / application.base_batch) / seconds
+        self._pace = goodput / application.milestones[-1]
+        return goodput
 
     def _split(self, nodes: int, gpus: int) -> Split:
         if self.agent is not None:

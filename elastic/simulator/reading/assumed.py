@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.elastic.simulator.reading.shape import FULL, largest_node, nodes_for
 from kfp_volcano.elastic.simulator.scenario import Job, Scenario
 from kfp_volcano.elastic.simulator.traced import Scaling, Traced
-from kfp_volcano.errors import SpecError
+from kfp_volcano.errors import Problem, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.simulator.scenario import Node
     from kfp_volcano.elastic.simulator.work import Work
 
-__all__ = ["Assumed", "TraceJob", "scenario_of", "windowed"]
+__all__ = ["Assumed", "TraceJob", "scenario_of", "shape_of"]
 
 _NAMED = 5
 """Jobs that a note names."""
@@ -43,11 +43,15 @@ class Assumed:
     restart_s: float = 60.0
     load: float = 1.0
     """How much faster jobs come than they did: times of submission are divided by it."""
+    origin_s: float | None = None
+    """Which of the trace's times is the scenario's beginning; None: its first submission."""
     since_s: float = 0.0
     """From where in the trace, seconds after its first submission."""
     until_s: float = math.inf
     limit: int | None = None
     """The most jobs, the first ones."""
+    only: frozenset[str] = frozenset()
+    """Names of the jobs that are wanted; empty: all."""
     queue: str = "default"
     """Where jobs go whose trace does not say."""
 
@@ -69,15 +73,17 @@ class TraceJob:
     """With `work`: the most that it can use."""
 
 
-def windowed(jobs: Iterable[TraceJob], assumed: Assumed) -> list[TraceJob]:
+def _windowed(jobs: Iterable[TraceJob], assumed: Assumed) -> list[TraceJob]:
     """The jobs that are wanted, by time from the first that there is, at the load that is wanted."""
     ordered = sorted(jobs, key=lambda job: job.at)
     if not ordered:
         return []
     begin = ordered[0].at + assumed.since_s
     end = ordered[0].at + assumed.until_s
-    chosen = [job for job in ordered if begin <= job.at < end][: assumed.limit]
-    zero = ordered[0].at if not assumed.since_s else begin
+    chosen = [job for job in ordered if begin <= job.at < end and (not assumed.only or job.name in assumed.only)][
+        : assumed.limit
+    ]
+    zero = begin if assumed.since_s else ordered[0].at if assumed.origin_s is None else assumed.origin_s
     return [_at(job, (job.at - zero) / assumed.load) for job in chosen]
 
 
@@ -115,12 +121,13 @@ def scenario_of(
         nodes: The trace's own cluster, where it tells one.
 
     Raises:
-        SpecError: No job is left.
+        SpecError: No job is left, or one that is wanted by name is not there.
     """
     told = list(notes)
     if any(later.at < earlier.at for earlier, later in pairwise(jobs)):
         told.append("the trace was not in the order of submission: sorted")
-    chosen = windowed(jobs, assumed)
+    _all_there(jobs, assumed, source)
+    chosen = _windowed(jobs, assumed)
     if assumed.load != 1.0:
         told.append(f"jobs come {assumed.load:g} times as fast as they did")
     if len(chosen) < len(jobs):
@@ -147,6 +154,16 @@ def scenario_of(
         source=source,
         notes=tuple(told),
     )
+
+
+def _all_there(jobs: Sequence[TraceJob], assumed: Assumed, source: str) -> None:
+    """Raises SpecError with every job that is wanted by name and is not in the trace."""
+    missing = assumed.only - {job.name for job in jobs} if assumed.only else ()
+    if missing:
+        wrong = [
+            Problem(name, "is no job of the trace", "a job's name as the trace has it") for name in sorted(missing)
+        ]
+        raise SpecError(wrong, source=source)
 
 
 def _made_up(jobs: Sequence[TraceJob], assumed: Assumed) -> tuple[Node, ...]:
@@ -180,7 +197,7 @@ def _job(each: TraceJob, assumed: Assumed, node_gpus: int, total: int) -> Job:
     if each.work is not None:
         shape, work = (1, each.gpus, 1, max(each.gpus, min(each.most_gpus, total))), each.work
     else:
-        shape = _shape(each.gpus, assumed.elastic, node_gpus)
+        shape = shape_of(each.gpus, assumed.elastic, node_gpus)
         work = Traced(
             duration_s=each.duration_s,
             gpus=each.gpus,
@@ -207,7 +224,7 @@ def _job(each: TraceJob, assumed: Assumed, node_gpus: int, total: int) -> Job:
 
 
 @lru_cache(maxsize=1024)
-def _shape(gpus: int, elastic: tuple[float, float] | None, node_gpus: int) -> tuple[int, int, int, int]:
+def shape_of(gpus: int, elastic: tuple[float, float] | None, node_gpus: int) -> tuple[int, int, int, int]:
     """GPUs of a worker; workers, the least and the most of them.
 
     A job that stays as it is has as few workers as nodes it takes; one that may change, of one node, a worker a GPU.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.simulator.reading.assumed import Assumed
 
-__all__ = ["Dumped", "dumped", "dumped_scenario"]
+__all__ = ["Dumped", "dumped", "dumped_scenario", "live"]
 
 T = TypeVar("T")
 
@@ -63,6 +63,16 @@ class Dumped:
 def dumped_scenario(document: Any, assumed: Assumed, *, name: str, source: str) -> Scenario:
     """The scenario that begins with a dumped cluster. Raises SpecError with every object that is wrong."""
     return dumped(document, assumed, name=name, source=source).scenario
+
+
+def live(objects: Callable[[str], tuple[Sequence[Mapping[str, Any]], Any]]) -> dict[str, Any]:
+    """A dump of a living cluster; `objects` gives those of a kind, as `Cluster.list` does."""
+    items = [
+        {**each, "kind": kind, "apiVersion": version if "/" not in version else each.get("apiVersion", version)}
+        for kind, version in _KINDS.items()
+        for each in objects(kind)[0]
+    ]
+    return {"kind": "List", "items": items}
 
 
 def dumped(document: Any, assumed: Assumed, *, name: str, source: str, now: float | None = None) -> Dumped:

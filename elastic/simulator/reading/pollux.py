@@ -7,6 +7,7 @@ are in the artifact's folder `traces`, beside the folder of the workload or besi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.simulator.reading.assumed import TraceJob
@@ -17,14 +18,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kfp_volcano.elastic.simulator.profiles.profiles import Profiles
+    from kfp_volcano.elastic.simulator.reading.assumed import Assumed
     from kfp_volcano.elastic.simulator.reading.table import Table
 
-__all__ = ["COLUMNS", "NODES", "find_profiles", "jobs"]
+__all__ = ["COLUMNS", "NODES", "as_published", "find_profiles", "jobs"]
 
 COLUMNS = frozenset({"name", "time", "application", "num_replicas", "batch_size"})
 NODES = tuple(Node(name=f"node-{index}", gpus=4) for index in range(16))
 """The cluster of both papers' simulations: 16 nodes of 4 GPUs."""
 _FOLDER = "traces"
+_REALLOCATION_S = 30.0
+"""What each change of a job's GPUs costs there, its first ones included."""
+
+
+def as_published(assumed: Assumed) -> Assumed:
+    """What the papers' simulator assumes: its clock begins with the workload's, and every reallocation costs the same.
+
+    Both matter to the second: schedulers look at whole minutes of that clock.
+    """
+    return replace(assumed, origin_s=0.0, start_s=_REALLOCATION_S, resize_s=_REALLOCATION_S, restart_s=_REALLOCATION_S)
 
 
 def find_profiles(folder: Path) -> Path:

@@ -116,6 +116,7 @@ def _tabled(source: Source, form: str, assumed: Assumed, profiles: Path | None) 
         case "pollux":
             folder = profiles or pollux.find_profiles(source.folder)
             jobs, nodes = pollux.jobs(table, Profiles.read(folder)), pollux.NODES
+            assumed = pollux.as_published(assumed)
         case "elasticflow":
             jobs = elasticflow.jobs(table)
         case "philly":

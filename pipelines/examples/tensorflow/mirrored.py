@@ -11,11 +11,11 @@ import signal
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import tensorflow as tf
 from digits import accuracy, network, samples  # type: ignore[import-not-found]  # it lies beside this file
 
-from kfp_volcano.elastic.sharding import Plan, share
+from kfp_volcano.elastic.runtime.tensorflow import Feed
+from kfp_volcano.elastic.sharding import Plan
 
 
 def main() -> None:
@@ -37,49 +37,44 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
 
     x, y, x_test, y_test = samples()
-    plan = Plan(size=len(x), batch=args.batch, epochs=args.epochs, seed=args.seed)
+    feed = Feed(Plan(size=len(x), batch=args.batch, epochs=args.epochs, seed=args.seed))
     with strategy.scope():
         model = network(args.seed)
         optimizer = tf.keras.optimizers.SGD(args.lr, momentum=0.9)
         optimizer.build(model.trainable_variables)  # its variables, too, are in the checkpoint
-        committed = tf.Variable(0, dtype=tf.int64, name="samples")  # the position in the data
-    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, samples=committed)
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, feed=feed)  # with the position in the data
     # All workers write, as the strategy wants it; what counts is the first one's.
     folder = args.checkpoints if rank == 0 else Path(tempfile.mkdtemp())
     manager = tf.train.CheckpointManager(checkpoint, str(folder), max_to_keep=2)
     checkpoint.restore(tf.train.latest_checkpoint(str(args.checkpoints)))
     criterion = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
 
+    def load(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:  # ahead of training, in threads of tf.data
+        return tf.gather(x, ids), tf.gather(y, ids)
+
     def replica_step(images: tf.Tensor, labels: tf.Tensor, count: tf.Tensor, leaving: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             # Over the samples of all workers: shares differ by one, and a mean of means would be another one.
-            loss = criterion(labels, model(images, training=True)) / count
+            loss = criterion(labels, model(images, training=True)) / tf.cast(count, tf.float32)
         optimizer.apply(tape.gradient(loss, model.trainable_variables))  # which adds up those of all workers
-        committed.assign_add(tf.cast(count, tf.int64))
         return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(leaving))
 
-    # Without the shapes each last batch of an epoch would be traced anew.
-    shapes = [tf.TensorSpec([None, 64]), tf.TensorSpec([None], tf.int64), tf.TensorSpec([]), tf.TensorSpec([])]
-    step = tf.function(lambda *given: strategy.run(replica_step, given), input_signature=shapes)
+    @tf.function(reduce_retracing=True)  # or each last batch of an epoch would be traced anew
+    def step(images: tf.Tensor, labels: tf.Tensor, count: tf.Tensor, leaving: tf.Tensor) -> tf.Tensor:
+        return strategy.run(replica_step, (images, labels, count, leaving))
 
-    cursor = plan.cursor(int(committed.numpy()))
-    print(f"workers {workers}: begins in epoch {cursor.epoch + 1}", flush=True)
-    while not plan.finished(cursor):
-        batch = plan.ids(cursor, args.batch)
-        ids = share(batch, rank, workers)
-        leaving = step(x[ids], y[ids], np.float32(len(batch)), np.float32(bool(told)))
-        epoch, cursor = cursor.epoch, plan.after(cursor, len(batch))
+    print(f"workers {workers}: begins in epoch {feed.epoch + 1}", flush=True)
+    for (images, labels), count in feed.batches(load, strategy):
+        leaving = step(images, labels, count, tf.constant(float(bool(told))))
+        ends_epoch = feed.commit()
         if float(leaving) > 0:  # somebody was told to end: all do so after the same step
             manager.save()
             return
-        if cursor.epoch > epoch:
+        if ends_epoch:
             manager.save()
             if rank == 0:
                 right = accuracy(model, x_test, y_test)
-                print(
-                    f"epoch {cursor.epoch}/{args.epochs}  workers {workers}  accuracy {right:.4f}",
-                    flush=True,
-                )
+                print(f"epoch {feed.epoch}/{args.epochs}  workers {workers}  accuracy {right:.4f}", flush=True)
 
 
 if __name__ == "__main__":

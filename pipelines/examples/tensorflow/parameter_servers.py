@@ -10,6 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 from digits import accuracy, network, samples  # type: ignore[import-not-found]  # it lies beside this file
 
+from kfp_volcano.elastic.runtime.tensorflow import Feed
 from kfp_volcano.elastic.sharding import Plan
 
 
@@ -34,14 +35,13 @@ def main() -> None:
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     workers = len(here.cluster_spec().as_dict()["worker"])
     x, y, x_test, y_test = samples()
-    plan = Plan(size=len(x), batch=args.batch, epochs=args.epochs, seed=args.seed)
+    feed = Feed(Plan(size=len(x), batch=args.batch, epochs=args.epochs, seed=args.seed))
     with strategy.scope():
         model = network(args.seed)
         optimizer = tf.keras.optimizers.SGD(args.lr)
         optimizer.build(model.trainable_variables)
-        committed = tf.Variable(0, dtype=tf.int64, name="samples")  # the position in the data
     manager = tf.train.CheckpointManager(
-        tf.train.Checkpoint(model=model, optimizer=optimizer, samples=committed), str(args.checkpoints), max_to_keep=2
+        tf.train.Checkpoint(model=model, optimizer=optimizer, feed=feed), str(args.checkpoints), max_to_keep=2
     )
     manager.restore_or_initialize()
     criterion = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -55,23 +55,18 @@ def main() -> None:
     shapes = [tf.TensorSpec([None, 64]), tf.TensorSpec([None], tf.int64)]
     step = tf.function(lambda *batch: strategy.run(replica_step, batch), input_signature=shapes)
 
-    cursor = plan.cursor(int(committed.numpy()))
-    print(f"workers {workers}: begins in epoch {cursor.epoch + 1}", flush=True)
-    while not plan.finished(cursor):
-        epoch = cursor.epoch
-        while cursor.epoch == epoch:
-            ids = plan.ids(cursor, args.batch)
-            # Whichever worker is free; a step whose worker is lost is given to another.
-            coordinator.schedule(step, args=(tf.constant(x[ids]), tf.constant(y[ids])))
-            cursor = plan.after(cursor, len(ids))
-        coordinator.join()
-        committed.assign(plan.samples(cursor))
-        manager.save()
-        right = accuracy(model, x_test, y_test)
-        print(
-            f"epoch {cursor.epoch}/{args.epochs}  workers {workers}  accuracy {right:.4f}",
-            flush=True,
-        )
+    def load(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:  # ahead of training, in threads of tf.data
+        return tf.gather(x, ids), tf.gather(y, ids)
+
+    print(f"workers {workers}: begins in epoch {feed.epoch + 1}", flush=True)
+    for batch, _ in feed.batches(load):
+        # Whichever worker is free; a step whose worker is lost is given to another, with the same samples.
+        coordinator.schedule(step, args=batch)
+        if feed.commit():
+            coordinator.join()  # only then is all of it in the variables, and may a checkpoint say so
+            manager.save()
+            right = accuracy(model, x_test, y_test)
+            print(f"epoch {feed.epoch}/{args.epochs}  workers {workers}  accuracy {right:.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The training script of the tests for workers of several processes: `worker.py` in float64, sharded by FSDP2.
 
 Run by `runpy` in a process of its own, with ENVIRON, EPOCHS and PACE (seconds a step) as globals; without SHARDED the
-model is whole in each process.
+model is whole in each process. MOST samples fit a worker at once. With SCALED the loss is scaled, and the gradient of
+OVERFLOWS (a step) is not finite in the last layer's first row, which one process of a worker has.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ os.environ.update(globals().get("ENVIRON", {}))
 import torch
 from torch.distributed.fsdp import fully_shard
 
-from kfp_volcano.elastic.runtime import Training, worker_mesh
+from kfp_volcano.elastic.runtime import Batch, Training, worker_mesh
 
 torch.set_num_threads(1)
 x = torch.randn(103, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -27,7 +28,14 @@ if globals().get("SHARDED", True):
         fully_shard(layer, mesh=mesh)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 criterion = torch.nn.CrossEntropyLoss()
-training = Training(model, optimizer, size=len(x), batch=10, lr=0.01, epochs=globals().get("EPOCHS", 10))
+batch = Batch(size=10, max_per_worker=globals().get("MOST"))
+scaler = torch.amp.GradScaler("cpu", enabled=globals().get("SCALED", False))
+training = Training(
+    model, optimizer, size=len(x), batch=batch, lr=0.01, epochs=globals().get("EPOCHS", 10), scaler=scaler
+)
 for share in training:
-    training.step(criterion(model(x[share.ids]), y[share.ids]))
+    outputs = model(x[share.ids])
+    if training.steps == globals().get("OVERFLOWS"):
+        outputs.register_hook(lambda grad: grad * torch.tensor([torch.inf, 1.0, 1.0], dtype=grad.dtype))
+    training.step(criterion(outputs, y[share.ids]))
     time.sleep(globals().get("PACE", 0.0))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
 from kfp_volcano.elastic.runtime.learning import Learning
+from kfp_volcano.elastic.runtime.loss_scale import LossScale
 from kfp_volcano.elastic.runtime.state import State
 from kfp_volcano.elastic.sharding import Cursor, Data
 from kfp_volcano.schemas.monitor import Evaluate, Monitor
@@ -26,7 +27,7 @@ def state(evaluate: Evaluate | None = None) -> State:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.5))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     learning = Learning(optimizer, 0.1, said=4, settings=RuntimeSettings(), rule=None, data=Data(8, 3))
-    made = State(model, optimizer, {}, learning.plan, learning, Monitor(evaluate=evaluate or Evaluate()))
+    made = State(model, optimizer, {}, learning.plan, learning, Monitor(evaluate=evaluate or Evaluate()), LossScale())
     made.steps, made.cursor = 2, Cursor(1, 0)
     return made
 

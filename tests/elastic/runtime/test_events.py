@@ -62,7 +62,7 @@ def test_a_line_after_one_that_was_cut_short_is_whole(tmp_path, monkeypatch):
     """A full disk tears one event, not the next."""
     events, write = Events(tmp_path, owner="w"), os.write
     monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:10]))
-    events.add(Kind.DISK_FULL, "no room")
+    events.add(Kind.OUT_OF_MEMORY, "no room")
     monkeypatch.setattr(os, "write", write)
     events.add(Kind.CHECKPOINT_SAVED, "room again")
     events.close()

@@ -65,6 +65,18 @@ def test_each_group_is_scaled_from_its_own_base() -> None:
     assert [group["lr"] for group in optimizer.param_groups] == [0.2, 1.0]
 
 
+def test_the_basis_tells_base_values_whatever_the_size() -> None:
+    """A checkpoint's manifest has what the learning rate follows from, beside what it is."""
+    here, optimizer = make("linear", lr=lambda _: 0.1)
+    for workers in (4, 8):
+        at(here, workers, 500)
+        basis = {"lr": [0.1], "batch": 16, "rule": "linear", "schedule": "function", "progress": 500.0}
+        assert here.basis(500) == basis
+    assert optimizer.param_groups[0]["lr"] == 0.2
+    plain, _ = make("constant", lr=None, per_worker=None, base_workers=None, size=16)
+    assert (plain.basis(0)["lr"], plain.basis(0)["schedule"]) == ([0.1], None)
+
+
 def test_adam_sde_changes_what_it_says() -> None:
     """For AdamW and for RMSprop, whose decay is alpha."""
     here, optimizer = make("adam-sde", torch.optim.AdamW, ADAM)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kfp_volcano.elastic.runtime import LEFT
+from kfp_volcano.schemas.events import Kind
 from kfp_volcano.schemas.records import Progress, parse
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def test_a_batch_that_follows_the_workers_misses_no_sample(make_job: Callable[..
 
 @pytest.mark.slow
 def test_a_lost_coordinator_is_found_again(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:
-    """Workers outlive it, meet at the next one, and take in whoever has come meanwhile."""
+    """Workers outlive it, meet at the next one, take in whoever has come meanwhile, and each tells of it."""
     job = make_job(epochs=40)
     for pod in ("w-0", "w-1"):
         job.start(pod)
@@ -181,3 +182,7 @@ def test_a_lost_coordinator_is_found_again(make_job: Callable[..., Job], alone: 
     job.wait_for_steps(5, world=3)
     assert [job.exit_code(pod) for pod in ("w-0", "w-1", "w-2")] == [0, 0, 0]
     assert_equal(job.audit(), alone(40))
+    told = [(event.kind, event.owner.rpartition("-")[0]) for event in job.events()]
+    for pod in ("w-0", "w-1"):
+        assert told.count((Kind.COORDINATOR_LOST, pod)) == told.count((Kind.COORDINATOR_BACK, pod)) >= 1
+    assert {pod for kind, pod in told if kind is Kind.STARTED} == {"w-0", "w-1", "w-2"}

@@ -16,6 +16,7 @@ from kfp_volcano.elastic.runtime.gradients import Total
 from kfp_volcano.elastic.runtime.group import Solo
 from kfp_volcano.elastic.runtime.journal import Journal
 from kfp_volcano.elastic.runtime.learning import Learning
+from kfp_volcano.elastic.runtime.loss_scale import LossScale
 from kfp_volcano.elastic.runtime.message import Flag, Row
 from kfp_volcano.elastic.runtime.monitor import Monitor
 from kfp_volcano.elastic.runtime.saving import saving
@@ -48,7 +49,7 @@ class Worker:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         learning = Learning(optimizer, 0.1, said=8, settings=RuntimeSettings(), rule=None, data=Data(4000, 1))
         self.optimizer, self.model = optimizer, model
-        self.state = State(model, optimizer, {}, learning.plan, learning, self.settings)
+        self.state = State(model, optimizer, {}, learning.plan, learning, self.settings, LossScale())
         here = Surroundings.read({}, job_dir=self.folder)
         events = Events(self.folder, owner=here.owner, position=lambda: (self.state.steps, self.state.samples))
         self.checkpoints = saving(here, self.state, Crew(), events, sync=lambda: None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 from kfp_volcano.elastic.simulator.scenario import Job, Node, Outage, Scenario
@@ -29,26 +27,15 @@ _NODES = tuple(Node(name=f"node-{number}", gpus=4) for number in range(2))
 
 def test_a_job_starts_at_the_first_look_after_it_came_and_ends_to_the_second() -> None:
     """It pays its start, trains for its duration, and ends in the middle of an interval."""
-    (job,) = simulate(Scenario(name="one", nodes=_NODES, jobs=(_job("a", 61.0, 2, 100.0),)), "fifo").jobs
+    (job,) = simulate(Scenario(name="one", nodes=_NODES, jobs=(_job("a", 61.0, 2, 100.0),)), "tiresias").jobs
     assert (job.started_at, job.ended_at, job.lost_gpu_s) == (120.0, 250.0, 60.0)
-
-
-def test_nobody_overtakes_under_fifo_and_no_gpu_is_given_twice() -> None:
-    """A job that does not fit holds back those behind it; a node never has more in use than it has."""
-    jobs = tuple(_job(f"job-{number}", 10.0 * number, 1 + number * 5 % 8, 300.0 + number) for number in range(20))
-    outcome = simulate(Scenario(name="many", nodes=_NODES, jobs=jobs), "fifo")
-    starts = [job.started_at for job in outcome.jobs]
-    assert all(before <= after for before, after in pairwise(starts) if before is not None and after is not None)
-    for instant in range(0, int(outcome.ended_at), 60):
-        held = sum(span.gpus for job in outcome.jobs for span in job.spans if span.begin <= instant < span.end)
-        assert held <= outcome.gpus
 
 
 def test_a_job_whose_node_goes_comes_back_elsewhere_for_what_that_costs() -> None:
     """The work done stays done; what it pays is the time to come back, and the wait for the next look."""
     jobs = (_job("a", 0.0, 4, 1000.0),)
     outage = Outage(node="node-0", at=200.0, until=5000.0)
-    (job,) = simulate(Scenario(name="outage", nodes=_NODES, jobs=jobs, outages=(outage,)), "fifo").jobs
+    (job,) = simulate(Scenario(name="outage", nodes=_NODES, jobs=jobs, outages=(outage,)), "tiresias").jobs
     assert [span.nodes for span in job.spans] == [("node-0",), ("node-1",)]
     assert (job.restarts, job.resizes) == (1, 0)
     assert job.ended_at == pytest.approx(60 + 30 + 1000 + 40 + 45)
@@ -56,5 +43,5 @@ def test_a_job_whose_node_goes_comes_back_elsewhere_for_what_that_costs() -> Non
 
 def test_a_job_that_can_never_run_ends_the_simulation_without_it() -> None:
     """Where nothing runs and nothing comes, nobody waits for ever."""
-    outcome = simulate(Scenario(name="large", nodes=_NODES, jobs=(_job("a", 0.0, 9, 10.0),)), "fifo")
+    outcome = simulate(Scenario(name="large", nodes=_NODES, jobs=(_job("a", 0.0, 9, 10.0),)), "tiresias")
     assert outcome.jobs[0].started_at is None

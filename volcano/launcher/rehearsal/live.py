@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.launcher.rehearsal.stage import Stage
     from kfp_volcano.volcano.launcher.rehearsal.verdict import Verdict
 
-__all__ = ["play"]
+__all__ = ["play", "reasons_to_differ"]
 
 MOST_STEPS = 50
 """Of a training only its first steps are played: by then a wrong sum or order shows, and rounding does not yet."""
@@ -32,6 +32,8 @@ TOLERANCE = 1e-3
 _PACE_S = 0.25
 _LOOK_S = 0.1
 _WHY = {
+    "KV101": "the rate is computed from its last value",
+    "KV102": "the rate follows the size",
     "KV103": "the batch follows the size",
     "KV203": "an order has no seed",
     "KV204": "a loader has an order of its own",
@@ -200,14 +202,21 @@ def _losses(stage: Stage, verdict: Verdict, fixed: Ledgers, findings: Sequence[F
             f"the losses of all {steps} steps are those of one worker, within {largest:.1e}", loss_difference=largest
         )
         return
-    found = {finding.code: finding for finding in findings}
-    likely = [f"{reason} ({found[code].path}:{found[code].line})" for code, reason in _WHY.items() if code in found]
-    noise = found.get(_NOISE)
-    if not likely and noise:
-        likely = [f"{noise.what} ({noise.path}:{noise.line}), which is no mistake"]
+    reasons, excused = reasons_to_differ(findings)
     verdict.add(
         f"the losses differ from those of one worker from step {first} on, by up to {largest:.1e}; likely because "
-        + ("; ".join(likely) or "something of the script depends on the worker: random numbers, statistics, data"),
-        right=not [code for code in _WHY if code in found] and noise is not None,
+        + "; ".join(reasons),
+        right=excused,
         loss_difference=largest,
     )
+
+
+def reasons_to_differ(findings: Sequence[Finding]) -> tuple[list[str], bool]:
+    """What in the script may make the losses others than one worker's, with its place; whether that is no mistake."""
+    found = {finding.code: finding for finding in findings}
+    reasons = [f"{reason} ({found[code].path}:{found[code].line})" for code, reason in _WHY.items() if code in found]
+    if reasons:
+        return reasons, False
+    if noise := found.get(_NOISE):
+        return [f"{noise.what} ({noise.path}:{noise.line}), which is no mistake"], True
+    return ["something of the script depends on the worker: random numbers, statistics, data, the learning rate"], False

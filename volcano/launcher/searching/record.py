@@ -55,7 +55,9 @@ class Record:
         plain = json.loads(json.dumps(asked, default=str))  # YAML has dates
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if not (folder / _ASKED).exists():
+            self.begun = (folder / _ASKED).exists()
+            """Whether somebody has asked the same before."""
+            if not self.begun:
                 self._write(_ASKED, {"id": uuid.uuid4().hex[:8], "asked": plain})
             known = _read(folder / _ASKED)
             before, name = dict(known["asked"]), str(known["id"])

@@ -10,15 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfp_volcano.elastic.simulator.reading.assumed import Assumed
-from kfp_volcano.elastic.simulator.reading.kubernetes import dumped
+from kfp_volcano.elastic.simulator.reading.kubernetes import dumped, live
 from kfp_volcano.elastic.simulator.reading.shape import parse_nodes
 from kfp_volcano.elastic.simulator.reading.trace import read_trace
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.names import GPU, PROGRESS
 from kfp_volcano.schemas.records import Measured, Progress, dump
 from kfp_volcano.schemas.validation import training_job
+from kfp_volcano.volcano.cluster.store import Store
 from kfp_volcano.volcano.manifests.job import job_manifest
+from kfp_volcano.volcano.model.control import run_controllers, run_scheduler
 from kfp_volcano.volcano.model.objects import parse_time
+from kfp_volcano.volcano.model.queues import root_queue
 
 NOW = parse_time("2026-09-21T15:00:00Z")
 ELASTIC = {
@@ -270,3 +273,52 @@ def test_no_object_makes_it_crash(spec, status, metadata, kind):
     item = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec, "status": status}
     with contextlib.suppress(SpecError):
         read(node("n0"), item, job("a", ("main", 1, 1, 1), phase="Pending"))
+
+
+@pytest.fixture(name="store")
+def _store():
+    """The objects of an embedded cluster: a Job that Volcano's model has placed, and one that waits for its gang."""
+    store = Store(clock=lambda: NOW - 300.0)
+    with store.transaction() as (world, now):
+        for name in ("n0", "n1"):
+            room = {"cpu": "1000", "memory": "1000Gi", "pods": "1000", GPU: "4"}
+            made = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}}
+            world.create({**made, "status": {"capacity": room, "allocatable": room}}, now)
+        world.create(root_queue(), now)
+        world.create({**root_queue(), "metadata": {"name": "research"}, "spec": {"capability": {GPU: "8"}}}, now)
+        run_controllers(world, now)
+        for name, workers in (("first", 6), ("second", 4)):
+            document = {**ELASTIC, "metadata": {"name": name, "namespace": "ml"}}
+            document["spec"] = {**ELASTIC["spec"], "roles": {"worker": roles(workers)}}
+            made = job_manifest(training_job(document), name=name, run_id="r", step="train", workers=workers)
+            world.create(made, now)
+            run_controllers(world, now)
+            run_scheduler(world, now)
+            run_controllers(world, now)
+            for pod in list(world.objects["Pod"].values()):
+                if pod["spec"].get("nodeName"):
+                    world.update({**pod, "status": {"phase": "Running"}})
+            run_controllers(world, now)
+    return store
+
+
+def roles(workers):
+    return {"replicas": {"min": workers, "max": 8}, "resources": {"gpu": 1}}
+
+
+def test_a_living_cluster_is_read_as_its_objects_are(store):
+    """As Volcano's controllers and scheduler leave them: what has its gang is placed, what has not waits."""
+    found = dumped(live(store.list), Assumed(), name="now", source="the cluster", now=NOW)
+    first, second = found.scenario.jobs
+    assert (first.name, first.min_workers, first.max_workers) == ("ml/first", 6, 8)
+    assert sorted(set(first.placed)) == ["n0", "n1"]
+    assert len(first.placed) == 6
+    assert (second.name, second.placed, found.waiting_s["ml/second"]) == ("ml/second", (), 300.0)
+    assert [queue.name for queue in found.scenario.queues if queue.capability] == ["research"]
+
+
+def test_what_kubectl_prints_says_the_same_as_the_cluster(store):
+    """Through JSON, and back."""
+    there = dumped(live(store.list), Assumed(), name="now", source="it", now=NOW)
+    printed = json.loads(json.dumps(live(store.list)))
+    assert dumped(printed, Assumed(), name="now", source="it", now=NOW) == there

@@ -332,6 +332,16 @@ def test_microsoft_s_traces_are_read_whole(shared, archive, member, jobs):
     assert len(read_trace(path).jobs) == jobs
 
 
+def test_philly_is_read_whole(shared):
+    """Every job of its fifteen clusters, each of which is a team."""
+    path = shared / "data/pollux-osdi21/simulator/traces/philly.csv"
+    if not path.is_file():
+        pytest.skip(f"Philly's table is absent: {path}")
+    scenario = read_trace(path)
+    assert len(scenario.jobs) == 82247
+    assert len({job.team for job in scenario.jobs}) == 15
+
+
 def test_pollux_workloads_are_read_with_their_profiles(shared):
     """Each of 160 jobs knows what it would take for itself."""
     folder = shared / "data/pollux-osdi21/simulator"
@@ -339,7 +349,7 @@ def test_pollux_workloads_are_read_with_their_profiles(shared):
         pytest.skip(f"Pollux' artifact is absent: {folder}")
     scenario = read_trace(folder / "workloads/workload-6.csv")
     assert (len(scenario.jobs), scenario.gpus, scenario.interval_s) == (160, 64, 60.0)
-    assert (scenario.jobs[0].name, scenario.jobs[0].submitted_at, scenario.jobs[0].workers) == ("cifar10-0", 0.0, 6)
+    assert (scenario.jobs[0].name, scenario.jobs[0].submitted_at, scenario.jobs[0].workers) == ("cifar10-0", 53.0, 6)
 
 
 def test_a_workload_without_profiles_says_where_they_belong(tmp_path):

@@ -26,6 +26,7 @@ def test_who_asks_the_same_again_goes_on_with_what_is_left(tmp_path: Path) -> No
     for each in (found(1), found(2, "pruned"), found(3, "failed", None)):
         first.add(each)
     again = Record(tmp_path / "out", ASKED)
+    assert (first.begun, again.begun) == (False, True)
     assert again.id == first.id
     assert again.found == first.found
     assert [again.attempt(trial) for trial in (1, 2, 3, 4)] == [None, None, 2, 1]

@@ -1,0 +1,82 @@
+"""A failing scenario made small: as few jobs, nodes and outages as still fail (delta debugging, Zeller 2002). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from kfp_volcano.elastic.simulator.scenario import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kfp_volcano.elastic.simulator.scenario import Scenario
+
+__all__ = ["shrunk"]
+
+T = TypeVar("T")
+
+
+class _Budget:
+    """How often it may still be asked whether something fails."""
+
+    def __init__(self, fails: Callable[[Scenario], bool], most: int) -> None:
+        self._fails = fails
+        self._left = most
+
+    def fails(self, scenario: Scenario) -> bool:
+        """Whether it fails; no, where nobody may ask any more."""
+        if self._left <= 0 or not scenario.jobs or not scenario.nodes:
+            return False
+        self._left -= 1
+        return self._fails(scenario)
+
+
+def shrunk(scenario: Scenario, fails: Callable[[Scenario], bool], *, most_runs: int = 300) -> Scenario:
+    """A smaller scenario that fails too, as small as it gets by leaving things out, or within so many runs."""
+    budget = _Budget(fails, most_runs)
+    before = None
+    while before != scenario:
+        before = scenario
+        jobs = _fewer(scenario.jobs, lambda kept, now=scenario: budget.fails(replace(now, jobs=kept)))  # type: ignore[misc] # the scenario of this turn
+        scenario = replace(scenario, jobs=jobs)
+        outages = _fewer(scenario.outages, lambda kept, now=scenario: budget.fails(replace(now, outages=kept)))  # type: ignore[misc]
+        scenario = replace(scenario, outages=outages)
+        nodes = _fewer(scenario.nodes, lambda kept, now=scenario: budget.fails(_on(now, kept)))  # type: ignore[misc]
+        scenario = _tidied(_on(scenario, nodes))
+    return scenario
+
+
+def _fewer(items: tuple[T, ...], fails: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
+    """As few of the items as still fail: none of those that are left can go (ddmin)."""
+    if items and fails(()):
+        return ()
+    parts = 2
+    while len(items) >= parts:
+        size = -(-len(items) // parts)
+        without = [items[:at] + items[at + size :] for at in range(0, len(items), size)]
+        smaller = next((kept for kept in without if kept and fails(kept)), None)
+        if smaller is not None:
+            items, parts = smaller, max(2, parts - 1)
+        elif parts == len(items):
+            break
+        else:
+            parts = min(len(items), 2 * parts)
+    return items
+
+
+def _on(scenario: Scenario, nodes: Sequence[T]) -> Scenario:
+    names = {node.name for node in nodes}  # type: ignore[attr-defined] # nodes
+    outages = tuple(outage for outage in scenario.outages if outage.node in names)
+    return replace(scenario, nodes=tuple(nodes), outages=outages)  # type: ignore[arg-type]
+
+
+def _tidied(scenario: Scenario) -> Scenario:
+    """Without queues that no job goes to and none is below."""
+    parents = {queue.name: queue.parent for queue in scenario.queues}
+    needed: set[str] = {ROOT}
+    for name in {job.queue for job in scenario.jobs}:
+        while name in parents and name not in needed:
+            needed.add(name)
+            name = parents[name]  # noqa: PLW2901 - up the tree
+    return replace(scenario, queues=tuple(queue for queue in scenario.queues if queue.name in needed))
