@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,3 +78,38 @@ def test_two_jobs_on_one_machine_never_meet(train: Any, strategy: str, replicas:
         training.volume("enough").touch()
         assert training.end() == "Completed", training.logs()
         assert len(MEETING.findall(training.logs())) == 2
+
+
+SHARDS = Path(__file__).with_name("live_shards.py")
+LIVE = f"""
+apiVersion: kfp-volcano/v1
+kind: TrainingJob
+metadata: {{name: shards}}
+spec:
+  framework: pytorch
+  image: registry.example/pytorch:2
+  command: [sh, -c, "exec python {SHARDS} /kfp-volcano/volume/enough"]
+  queue: research
+  roles:
+    worker: {{replicas: {{min: 2, max: 3, initial: 2}}, procs: 2, resources: {{gpu: 1}}}}
+  elasticity: {{strategy: live, grace: 20s}}
+  checkpoint: {{volume: checkpoints}}
+"""
+
+
+def sizes(printed: str) -> list[int]:
+    """The numbers of workers in the order of the epochs, whoever told."""
+    found = sorted((int(epoch), int(workers)) for workers, epoch in re.findall(r"(\d) workers: epoch (\d+)", printed))
+    return [workers for workers, _ in groupby(workers for _, workers in found)]
+
+
+def test_what_torchrun_starts_again_trains_with_the_others_again(train: Any) -> None:
+    """A process of one of two workers is killed: the other goes on alone until torchrun has both back, in their pod."""
+    training = train("shards", LIVE)
+    training.until(lambda printed: sizes(printed)[-1:] == [2], "two workers")
+    training.kill("core", 1, SHARDS.name, rank=1)
+    training.until(lambda printed: sizes(printed)[-3:] == [2, 1, 2], "one worker for a while")
+    training.volume("enough").touch()
+    assert training.end() == "Completed", training.logs()
+    assert "lost, so this one ends" in training.pods()["core-1"]
+    assert training.restarts("core", 1) == 0

@@ -76,14 +76,15 @@ class ExampleJob:
             time.sleep(0.05)  # the pod is another program, its log a file: there is nothing to wait on
         return found
 
-    def kill(self, task: str, index: int, words: str) -> None:
-        """SIGKILL the process of a pod whose command line holds these words."""
+    def kill(self, task: str, index: int, words: str, *, rank: int | None = None) -> None:
+        """SIGKILL the process of a pod whose command line holds these words, and that has this rank of torchrun's."""
         pod, found = names.pod_name(self.name, task, index), []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 env, command = process.environ(), " ".join(process.cmdline())
                 ours = str(self._directory) in env.get(names.ENV_JOB_DIR, "")
-                if ours and env.get(names.ENV_POD) == pod and words in command:
+                ranked = rank is None or env.get("LOCAL_RANK") == str(rank)
+                if ours and env.get(names.ENV_POD) == pod and words in command and ranked:
                     found.append(process)
         assert len(found) == 1, found
         found[0].kill()

@@ -74,8 +74,8 @@ class Desk:
 class Fetcher:
     """The user's dataset as a DataLoader's processes see it.
 
-    Each is asked for a piece at a time. A DataLoader sends a piece for each result that is taken; where nothing was left
-    to ask for, that piece is empty, and the process waits at the desk.
+    Each is asked for a piece at a time. A DataLoader sends a piece for each result that is taken; where nothing was
+    left to ask for, that piece is empty, and the process waits at the desk.
     """
 
     def __init__(self, dataset: Any, seed: int | None, desk: Desk) -> None:
