@@ -89,7 +89,7 @@ def _progress(job: JobOutcome, duration_s: float, own: int, at: float) -> tuple[
     """What is done of it, seconds to its end, and its GPUs."""
     done, speed = 0.0, 1.0
     for span in job.spans:
-        if span.begin <= at:
+        if span.begin < at:  # what begins now is the answer to what is reported now
             speed = span.gpus / own
             trained = max(0.0, min(span.end, at) - span.begin - span.lost_s)
             done += trained * speed / duration_s
