@@ -36,7 +36,7 @@ COOLDOWN_S = 60.0
 RETURN_S = 10.0
 """Until the gang of a job whose workers were taken by reclaim or preemption is made anew, seconds."""
 REPORT_S = 60.0
-"""How old what training has reported of itself may be in a snapshot, seconds."""
+"""How old what training has reported of itself may be in a snapshot, seconds; not near its end, which guards mind."""
 
 
 class Event(NamedTuple):
@@ -384,7 +384,8 @@ class Events:
             seen = self._observer.seen(name)
             if seen is None:
                 continue
-            if at - life.reported_at >= REPORT_S:
+            soon = seen.remaining_s is not None and seen.remaining_s < 2 * REPORT_S
+            if soon or at - life.reported_at >= REPORT_S:
                 seen = life.reporting(seen, at)
                 self._observer.renew(life.job, seen)
             found[name] = seen

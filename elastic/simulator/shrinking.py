@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kfp_volcano.elastic.simulator.scenario import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from kfp_volcano.elastic.simulator.scenario import Scenario
+    from kfp_volcano.elastic.simulator.scenario import Job, Node, Outage, Scenario
 
 __all__ = ["shrunk"]
 
@@ -31,6 +32,12 @@ class _Budget:
         self._left -= 1
         return self._fails(scenario)
 
+    def fails_with(
+        self, made: Callable[[Scenario, tuple[T, ...]], Scenario], scenario: Scenario, kept: tuple[T, ...]
+    ) -> bool:
+        """Whether what is made of a scenario with some things alone fails."""
+        return self.fails(made(scenario, kept))
+
 
 def shrunk(scenario: Scenario, fails: Callable[[Scenario], bool], *, most_runs: int = 300) -> Scenario:
     """A smaller scenario that fails too, as small as it gets by leaving things out, or within so many runs."""
@@ -38,12 +45,10 @@ def shrunk(scenario: Scenario, fails: Callable[[Scenario], bool], *, most_runs: 
     before = None
     while before != scenario:
         before = scenario
-        jobs = _fewer(scenario.jobs, lambda kept, now=scenario: budget.fails(replace(now, jobs=kept)))  # type: ignore[misc] # the scenario of this turn
-        scenario = replace(scenario, jobs=jobs)
-        outages = _fewer(scenario.outages, lambda kept, now=scenario: budget.fails(replace(now, outages=kept)))  # type: ignore[misc]
-        scenario = replace(scenario, outages=outages)
-        nodes = _fewer(scenario.nodes, lambda kept, now=scenario: budget.fails(_on(now, kept)))  # type: ignore[misc]
-        scenario = _tidied(_on(scenario, nodes))
+        scenario = _with_jobs(scenario, _fewer(scenario.jobs, partial(budget.fails_with, _with_jobs, scenario)))
+        outages = _fewer(scenario.outages, partial(budget.fails_with, _with_outages, scenario))
+        scenario = _with_outages(scenario, outages)
+        scenario = _on(scenario, _fewer(scenario.nodes, partial(budget.fails_with, _on, scenario)))
     return scenario
 
 
@@ -65,10 +70,18 @@ def _fewer(items: tuple[T, ...], fails: Callable[[tuple[T, ...]], bool]) -> tupl
     return items
 
 
-def _on(scenario: Scenario, nodes: Sequence[T]) -> Scenario:
-    names = {node.name for node in nodes}  # type: ignore[attr-defined] # nodes
+def _with_jobs(scenario: Scenario, jobs: tuple[Job, ...]) -> Scenario:
+    return _tidied(replace(scenario, jobs=jobs))
+
+
+def _with_outages(scenario: Scenario, outages: tuple[Outage, ...]) -> Scenario:
+    return replace(scenario, outages=outages)
+
+
+def _on(scenario: Scenario, nodes: tuple[Node, ...]) -> Scenario:
+    names = {node.name for node in nodes}
     outages = tuple(outage for outage in scenario.outages if outage.node in names)
-    return replace(scenario, nodes=tuple(nodes), outages=outages)  # type: ignore[arg-type]
+    return replace(scenario, nodes=nodes, outages=outages)
 
 
 def _tidied(scenario: Scenario) -> Scenario:

@@ -64,10 +64,13 @@ def read_scenario(
 
 def is_document(path: Path) -> bool:
     """Whether a path is read as a Scenario document: YAML is, and JSON that says so as it begins."""
-    if path.name.endswith(".json") and path.is_file():
+    if not path.name.endswith(".json"):
+        return path.name.endswith(_DOCUMENTS)
+    try:
         with path.open("rb") as file:
             return _KIND.search(file.read(_BEGINNING)) is not None
-    return path.name.endswith(_DOCUMENTS)
+    except OSError:
+        return False  # whoever reads it tells why it cannot be read
 
 
 def drawn(path: Path, seed: int) -> Scenario:

@@ -154,4 +154,4 @@ def _improves(metric: str, change: float) -> bool:
 
 
 def _percent(part: float) -> str:
-    return f"{part:+.1%}".replace("%", " %")
+    return f"{round(part, 3) + 0.0:+.1%}".replace("%", " %")

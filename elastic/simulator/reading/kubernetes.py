@@ -166,12 +166,14 @@ class _Reading:
         standing: list[Standing] = []
         for job in self._jobs:
             if job.state in {JobState.PENDING, JobState.RUNNING, JobState.RESTARTING} and not job.leaving:
-                standing += standing_job(job, by_job.get(job.key, ()), pods_known=bool(self._pods))
+                standing += standing_job(job, by_job.get(job.key, ()), now=now, pods_known=bool(self._pods))
         owned = {job.key for job in self._jobs}
         for group in self._groups:
             if group.job not in owned:
                 standing += standing_group(group, by_group.get(group.key, ()))
         standing.sort(key=lambda each: (not each.running, each.created, each.key))
+        if held := sum(each.held for each in standing):
+            notes.append(f"{held} jobs are held by a person, and keep their size")
         guessed = sum(each.pace is None for each in standing)
         if guessed:
             notes.append(

@@ -48,17 +48,23 @@ class Standing:
     nodes: tuple[str, ...] = ()
     """Where its workers are, as far as that is known."""
     pace: Pace | None = None
+    held: bool = False
+    """Whether a person keeps the autoscaler off it at present."""
     pauses: tuple[float, ...] = field(default=())
     """What its resizes have cost, seconds."""
 
 
-def standing_job(job: JobFacts, pods: Sequence[PodFacts], *, pods_known: bool) -> Iterator[Standing]:
-    """A Volcano Job, if it has GPUs: an elastic one by its workers, any other as a gang of equal parts."""
+def standing_job(job: JobFacts, pods: Sequence[PodFacts], *, now: float, pods_known: bool) -> Iterator[Standing]:
+    """A Volcano Job, if it has GPUs: an elastic one by its workers, any other as a gang of equal parts.
+
+    One that a person holds keeps its size: for how long is not looked at.
+    """
     tasks = [task for task in job.tasks if task.needs.gpus and task.replicas]
     if not tasks:
         return
     per_worker = math.gcd(*(task.needs.gpus for task in tasks))
     elastic = job.range if {task.name for task in tasks} <= {CORE, ELASTIC} else None
+    held = elastic is not None and job.hold is not None and job.hold.until > now
     holding = sorted(
         (pod for pod in pods if pod.stays and pod.request.gpus),
         key=lambda pod: (pod.task == ELASTIC, pod.task, pod.index),
@@ -76,14 +82,15 @@ def standing_job(job: JobFacts, pods: Sequence[PodFacts], *, pods_known: bool) -
         created=job.created,
         priority_class=job.priority_class,
         workers=workers,
-        least=elastic.least if elastic else workers,
-        most=max(elastic.most, workers) if elastic else workers,
-        sizes=elastic.sizes if elastic else (),
+        least=elastic.least if elastic and not held else workers,
+        most=max(elastic.most, workers) if elastic and not held else workers,
+        sizes=elastic.sizes if elastic and not held else (),
         gpus_per_worker=per_worker,
         gpu_classes=tasks[0].needs.shape.gpu_classes,
         running=running,
         nodes=nodes if running else (),
         pace=job.pace,
+        held=held,
         pauses=pauses,
     )
 

@@ -14,8 +14,8 @@ from kfp_volcano.elastic.simulator.reading.kubernetes import dumped, live
 from kfp_volcano.elastic.simulator.reading.shape import parse_nodes
 from kfp_volcano.elastic.simulator.reading.trace import read_trace
 from kfp_volcano.errors import SpecError
-from kfp_volcano.schemas.names import GPU, PROGRESS
-from kfp_volcano.schemas.records import Measured, Progress, dump
+from kfp_volcano.schemas.names import GPU, HOLD, PROGRESS
+from kfp_volcano.schemas.records import Hold, Measured, Progress, dump
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.store import Store
 from kfp_volcano.volcano.manifests.job import job_manifest
@@ -165,6 +165,16 @@ def test_what_is_left_of_a_training_follows_from_its_progress():
     assert training.done == pytest.approx(0.25)
     assert found.work.alone_s(4) * 0.75 == pytest.approx(750 * 32 / 40.0)
     assert found.work.alone_s(2) * 0.75 == pytest.approx(750 * 32 / 25.0)
+
+
+def test_a_job_that_a_person_holds_keeps_its_size():
+    """As the autoscaler leaves it alone; a hold that is over is none."""
+    for until, sizes in ((NOW + 60.0, (4, 4)), (NOW - 60.0, (2, 6))):
+        made, *pods = elastic()
+        made["metadata"]["annotations"][HOLD] = dump(Hold(until=until, by="ada"))
+        found = read(node("n0"), node("n1"), made, *pods).scenario
+        assert (found.jobs[0].min_workers, found.jobs[0].max_workers) == sizes
+        assert ("1 jobs are held by a person" in " ".join(found.notes)) == (sizes == (4, 4))
 
 
 def test_of_jobs_without_progress_what_is_assumed_is_said():
