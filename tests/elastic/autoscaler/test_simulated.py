@@ -154,7 +154,7 @@ def _live(cluster: Any, policy: QueuePolicy, scenario: Scenario, outcome: Outcom
 
 
 @pytest.mark.parametrize("name", _POLICIES)
-@pytest.mark.parametrize("seed", [1, 11])
+@pytest.mark.parametrize("seed", [1, pytest.param(11, marks=pytest.mark.slow)])
 def test_a_simulation_decides_what_a_fleet_decides(cluster: Any, seed: int, name: str) -> None:
     """Job by job the same sizes for the same reasons in the same order, from the first job that comes to the last."""
     policy = QueuePolicy(name=name, queues=("*",), policy=name, blocks=_POLICIES[name])
