@@ -26,8 +26,11 @@ GROUPS: dict[str, dict[str, Any]] = {
 
 
 @dsl.pipeline(name="compare-strategies", description="Compare groups of trainings at an equal budget, seed by seed.")
-def compare_strategies_pipeline(epochs: int = 12, lr: float = 0.05, queue: str = "research") -> None:
-    """Train each group with each seed on as many GPUs as the queue can spare; an epoch is the same for all."""
+def compare_strategies_pipeline(epochs: int = 120, lr: float = 0.05, queue: str = "research") -> None:
+    """Train each group with each seed on as many GPUs as the queue can spare; an epoch is the same for all.
+
+    Few epochs are over before the workers that an elastic training is given have started.
+    """
     spec = {
         "apiVersion": "kfp-volcano/v1",
         "kind": "TrainingJob",

@@ -58,15 +58,21 @@ class _Cell:
 
 
 def simulation_report(
-    scenario: Scenario, outcomes: Sequence[Outcome], *, words: str = "", extra: Sequence[Section] = ()
+    scenario: Scenario,
+    outcomes: Sequence[Outcome],
+    *,
+    words: Sequence[str] = (),
+    extra: Sequence[Section] = (),
+    charts: Sequence[Chart] = (),
 ) -> str:
     """The page as HTML, the same bytes for the same outcomes; at most 5 MB, however many jobs there were.
 
     Args:
         scenario: What was replayed.
         outcomes: What came of it, one of each policy, with the jobs in the scenario's order.
-        words: The verdict.
+        words: Sentences that say what came of it.
         extra: Tables of the caller's.
+        charts: Pictures of the caller's, after its tables.
     """
     every = [(outcome, figures(outcome)) for outcome in outcomes]
     chosen = _chosen(every)
@@ -90,6 +96,7 @@ def simulation_report(
                                       for note in each.notes)],
             words=words,
             extra=extra,
+            charts=charts,
             chart=_distribution(names, shown) if any(job.jct is not None for each in shown for job in each.jobs)
             else None,
             teams=[(team, "var(--muted)" if band >= MOST_TEAMS else _COLOURS[band].variable)

@@ -2,13 +2,16 @@
 
 Run by `runpy` in a process of its own, with ENVIRON, EPOCHS and PACE (seconds a step) as globals; without SHARDED the
 model is whole in each process. MOST samples fit a worker at once. With SCALED the loss is scaled, and the gradient of
-OVERFLOWS (a step) is not finite in the last layer's first row, which one process of a worker has.
+OVERFLOWS (a step) is not finite in the last layer's first row, which one process of a worker has. The storage refuses
+the first shards of the process with LOCAL_RANK REFUSED.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import time
+from contextlib import contextmanager
 
 os.environ.update(globals().get("ENVIRON", {}))
 
@@ -16,6 +19,20 @@ import torch
 from torch.distributed.fsdp import fully_shard
 
 from kfp_volcano.elastic.runtime import Batch, Training, worker_mesh
+from kfp_volcano.elastic.runtime.checkpoints.store import Folder
+
+if os.environ.get("LOCAL_RANK") == globals().get("REFUSED", "none"):
+    writing, refused = Folder.writing, []
+
+    @contextmanager
+    def refuse(self: Folder, path: str):
+        if path.endswith(".distcp") and not refused:
+            refused.append(path)
+            raise OSError(errno.ENOSPC, "no space is left", path)
+        with writing(self, path) as file:
+            yield file
+
+    Folder.writing = refuse
 
 torch.set_num_threads(1)
 x = torch.randn(103, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

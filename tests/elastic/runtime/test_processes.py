@@ -137,6 +137,23 @@ def test_a_damaged_shard_is_found_and_the_checkpoint_before_is_used(
     torch.testing.assert_close(final(job.folder), weights, rtol=1e-9, atol=1e-12)
 
 
+def test_shards_that_one_process_cannot_write_cost_that_checkpoint_alone(
+    make_job: Callable[..., Job], weights: dict[str, Any]
+) -> None:
+    """Nobody waits for it: training goes on, nothing is left of the try, and the next one is whole."""
+    job = make_job(epochs=EPOCHS)
+    job.start("w-0", 2, script=SCRIPT, REFUSED="1")
+    assert codes(job, "w-0") == [0, 0]
+    kinds = [event.kind for event in job.events() if event.kind in {Kind.CHECKPOINT_FAILED, Kind.CHECKPOINT_SAVED}]
+    assert kinds[0] is Kind.CHECKPOINT_FAILED
+    assert set(kinds[1:]) == {Kind.CHECKPOINT_SAVED}
+    assert all((folder / "manifest.json").exists() for folder in (job.folder / "checkpoints").iterdir())
+    (failed,) = [event for event in job.events() if event.kind is Kind.CHECKPOINT_FAILED]
+    assert "process 1" in failed.message
+    assert "no space is left" in failed.message
+    torch.testing.assert_close(final(job.folder), weights, rtol=1e-9, atol=1e-12)
+
+
 def test_pytorchs_own_tools_read_the_shards(make_job: Callable[..., Job]) -> None:
     """A folder of shards is a checkpoint of torch.distributed's: it becomes one file of whole tensors."""
     job = make_job(epochs=EPOCHS)

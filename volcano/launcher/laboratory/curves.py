@@ -1,77 +1,31 @@
-"""The charts of a comparison that need no script: completion times as they are distributed, settings tried out."""
+"""The chart of settings that were tried out."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter
 
 from kfp_volcano.elastic.simulator.figures import METRICS
 from kfp_volcano.volcano.launcher.charts import Chart, LegendEntry
 from kfp_volcano.volcano.launcher.frame import SIZES, Size, axes_in
-from kfp_volcano.volcano.launcher.story import duration
 from kfp_volcano.volcano.launcher.svg import Colour, inline_svg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from matplotlib.axes import Axes
 
-    from kfp_volcano.elastic.simulator.outcome import Outcome
     from kfp_volcano.volcano.launcher.laboratory.sweep import Swept
 
-__all__ = ["COLOURS", "completion", "settings"]
+__all__ = ["settings"]
 
-COLOURS = (Colour.BLUE, Colour.ORANGE, Colour.GREEN, Colour.PURPLE, Colour.SKY, Colour.VERMILION)
+_COLOURS = (Colour.BLUE, Colour.ORANGE, Colour.GREEN, Colour.PURPLE, Colour.SKY, Colour.VERMILION)
 _DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 """Beside colour, so that lines are told apart without it; after six policies, colours begin again."""
 _HEIGHT = 320
-_MOST_POINTS = 300
 _MOST_SHOWN = 25
-_MARKS = (1, 10, 60, 600, 3600, 36000, 86400, 864000, 8640000)
-
-
-def completion(outcomes: Mapping[str, Outcome]) -> Chart | None:
-    """The share of all jobs that had ended so long after their submission, a line for each policy.
-
-    None where no job ended under any.
-    """
-    found = {
-        name: (np.sort([job.jct for job in outcome.jobs if job.jct is not None]), len(outcome.jobs))
-        for name, outcome in outcomes.items()
-    }
-    times = np.concatenate([jcts for jcts, _ in found.values()])
-    if not times.size:
-        return None
-    low, high = max(1.0, float(times.min())), max(10.0, float(times.max()))
-
-    def draw(size: Size) -> Figure:
-        figure, axes = _drawn(size)
-        for index, (jcts, count) in enumerate(found.values()):
-            at = np.unique(np.linspace(0, len(jcts) - 1, _MOST_POINTS).astype(int)) if len(jcts) else np.array([], int)
-            axes.plot(
-                [jcts[each] for each in at], [(each + 1) / count for each in at], drawstyle="steps-post",
-                color=COLOURS[index % len(COLOURS)], linestyle=_DASHES[index % len(_DASHES)], linewidth=2,
-            )  # fmt: skip
-        axes.set_xscale("log")
-        axes.set_xlim(low, high)
-        axes.set_ylim(0, 1)
-        axes.xaxis.set_major_locator(FixedLocator([mark for mark in _MARKS if low <= mark <= high]))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
-        axes.set_xlabel("from submission to end", loc="right")
-        return figure
-
-    legend = tuple(
-        LegendEntry(name, COLOURS[index % len(COLOURS)].variable, "dashes" if index % len(_DASHES) else "line")
-        for index, name in enumerate(found)
-    )
-    text = "; ".join(f"{name}: half within {duration(float(np.median(jcts)))}" for name, (jcts, _) in found.items()
-                     if len(jcts))  # fmt: skip
-    return _chart("completion", "Jobs that have ended, by time since their submission", text, draw, legend)
 
 
 def settings(swept: Swept) -> Chart | None:
@@ -95,7 +49,7 @@ def settings(swept: Swept) -> Chart | None:
             else:
                 own = sorted(own, key=lambda pair: pair[1], reverse=metric.better == "more")[:_MOST_SHOWN]
                 places = [float(rank) for rank in range(1, len(own) + 1)]
-            colour, dashes = COLOURS[index % len(COLOURS)], _DASHES[index % len(_DASHES)]
+            colour, dashes = _COLOURS[index % len(_COLOURS)], _DASHES[index % len(_DASHES)]
             axes.plot(places, [value for _, value in own], "o", linestyle=dashes, color=colour, linewidth=2)
         axes.yaxis.set_major_formatter(
             FuncFormatter(lambda value, _: _short(value) if metric.unit == "s" else f"{value:g}")
@@ -104,7 +58,7 @@ def settings(swept: Swept) -> Chart | None:
         return figure
 
     legend = tuple(
-        LegendEntry(name, COLOURS[index % len(COLOURS)].variable, "line") for index, name in enumerate(policies)
+        LegendEntry(name, _COLOURS[index % len(_COLOURS)].variable, "line") for index, name in enumerate(policies)
     )
     return _chart("settings", f"{metric.title} of the settings tried", " ".join(swept.story()), draw, legend)
 

@@ -1,20 +1,16 @@
-"""The report of a comparison: one HTML page that needs nothing else, no host and no other file."""
+"""The report of a comparison: the page of its simulations, with what replications and settings came to."""
 
 from __future__ import annotations
 
-import json
-from functools import cache
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from kfp_volcano.elastic.simulator.figures import METRICS
-from kfp_volcano.volcano.launcher.laboratory.curves import COLOURS, completion, settings
-from kfp_volcano.volcano.launcher.laboratory.picture import picture
-from kfp_volcano.volcano.launcher.laboratory.told import SOURCES, rows, shown, story
+from kfp_volcano.volcano.launcher.laboratory.curves import settings
+from kfp_volcano.volcano.launcher.laboratory.told import SOURCES, shown, story
+from kfp_volcano.volcano.launcher.simulation_report import Section, simulation_report
 
 if TYPE_CHECKING:
-    from kfp_volcano.volcano.launcher.laboratory.study import Study
+    from kfp_volcano.volcano.launcher.laboratory.study import Replicated, Study
     from kfp_volcano.volcano.launcher.laboratory.sweep import Swept
 
 __all__ = ["page"]
@@ -23,42 +19,41 @@ _MOST_ROWS = 50
 
 
 def page(study: Study) -> str:
-    """The page, the same bytes for the same comparison."""
-    drawn = picture(study.outcomes)
-    replayed = [f"{name}: {each}" for name, outcome in study.outcomes.items() for each in outcome.notes]
-    return (
-        _environment()
-        .get_template("laboratory.html.j2")
-        .render(
-            study=study,
-            story=story(study),
-            rows=rows(study),
-            sources=SOURCES,
-            notes=[*study.scenario.notes, *replayed],
-            drawn=drawn,
-            # No markup may begin within the script element that holds it.
-            data=json.dumps(drawn, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
-            colours=[colour.variable for colour in COLOURS],
-            charts=[chart for chart in (completion(study.outcomes), study.swept and settings(study.swept)) if chart],
-            tried=_tried(study.swept) if study.swept else [],
-            metric=METRICS[study.swept.metric].title if study.swept else "",
-        )
+    """One HTML page that needs nothing else; the same bytes for the same comparison."""
+    extra, charts = [], []
+    if study.replicated:
+        extra.append(_means(study.replicated))
+    if study.swept:
+        extra.append(_tried(study.swept))
+        charts += [chart for chart in (settings(study.swept),) if chart]
+    return simulation_report(
+        study.scenario, list(study.outcomes.values()), words=[*story(study), SOURCES], extra=extra, charts=charts
     )
 
 
-def _tried(swept: Swept) -> list[tuple[str, str, bool]]:
-    """The combinations, best first: name, the metric, whether it is the best."""
+def _means(replicated: Replicated) -> Section:
+    """The mean of each metric under each policy, with its interval."""
+    means = {name: replicated.means(name) for name in replicated.figures}
+    rows = [
+        (metric.title, *(_interval(key, found[key]) for found in means.values())) for key, metric in METRICS.items()
+    ]
+    note = f"Means of {replicated.count} replications with their 95 % t-intervals; {replicated.how}."
+    return Section("Replications", ("", *means), tuple(rows), note)
+
+
+def _interval(key: str, found: dict[str, float] | None) -> str:
+    if found is None:
+        return shown(key, None)
+    return f"{shown(key, found['mean'])} ({shown(key, found['low'])} to {shown(key, found['high'])})"
+
+
+def _tried(swept: Swept) -> Section:
+    """The combinations, best first."""
     known = [(swept.value(figures), variant) for variant, figures in swept.tried]
-    worst = float("inf")
     sign = 1 if METRICS[swept.metric].better == "less" else -1
-    known.sort(key=lambda pair: worst if pair[0] is None else sign * pair[0])
-    return [
-        (variant.contestant.name, shown(swept.metric, value), variant is swept.best)
+    known.sort(key=lambda pair: float("inf") if pair[0] is None else sign * pair[0])
+    rows = [
+        (f"{'★ ' if variant is swept.best else ''}{variant.contestant.name}", shown(swept.metric, value))
         for value, variant in known[:_MOST_ROWS]
     ]
-
-
-@cache
-def _environment() -> Environment:
-    loader = PackageLoader("kfp_volcano.volcano.launcher")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return Section("Settings tried, best first", ("Setting", METRICS[swept.metric].title), tuple(rows))
