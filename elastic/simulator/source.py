@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kfp_volcano.schemas.queue_tree import Amounts, QueueTree
     from kfp_volcano.schemas.scenario import ScenarioSpec, TraceSource
 
-__all__ = ["drawn", "generate", "is_document", "queues_of", "read_scenario"]
+__all__ = ["drawn", "draws", "generate", "is_document", "queues_of", "read_scenario"]
 
 _DOCUMENTS = (".yaml", ".yml")
 _KIND = re.compile(rb'"kind"\s*:\s*"Scenario"')
@@ -71,6 +71,15 @@ def is_document(path: Path) -> bool:
             return _KIND.search(file.read(_BEGINNING)) is not None
     except OSError:
         return False  # whoever reads it tells why it cannot be read
+
+
+def draws(path: Path) -> bool:
+    """Whether another seed gives another scenario: a document draws jobs. Raises SpecError as `read_scenario` does."""
+    if not is_document(path):
+        return False
+    source = open_source(path)
+    document = parse(source.text.replace("\r\n", "\n"), source=source.name)
+    return document.get("kind") != "List" and bool(scenario_spec(document, source=source.name).loads)
 
 
 def drawn(path: Path, seed: int) -> Scenario:

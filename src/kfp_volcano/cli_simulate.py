@@ -92,7 +92,7 @@ def simulate(  # one parameter an option
              kfp-volcano simulate rush-hour.yaml --policy adaptive --until-broken --promise wait=2h -o broken
     """
     from kfp_volcano.cli_stress import read_promises, stress  # noqa: PLC0415
-    from kfp_volcano.elastic.simulator.source import drawn, is_document  # noqa: PLC0415
+    from kfp_volcano.elastic.simulator.source import drawn, draws  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.laboratory import running, told  # noqa: PLC0415
 
     wrong: list[Problem] = []
@@ -114,7 +114,7 @@ def simulate(  # one parameter an option
             found,
             seed=seed,
             replications=replications,
-            loads=loads if is_document(scenario) else None,
+            loads=loads if draws(scenario) else None,
             axes=swept,
             best_by=best_by,
             told=progress,

@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 import yaml
 
-from kfp_volcano.elastic.simulator.source import read_scenario
+from kfp_volcano.elastic.simulator.source import draws, read_scenario
 from kfp_volcano.errors import SpecError
 
 NODES = [{"count": 2, "gpus": 8, "class": "a100", "zone": "r1"}, {"count": 1, "gpus": 4}]
@@ -35,6 +35,17 @@ def test_equal_seeds_draw_the_same_and_others_do_not(tmp_path):
     first, again, other = (read(tmp_path, loads=loads, seed=seed) for seed in (1, 1, 2))
     assert first == again
     assert first.jobs != other.jobs
+
+
+def test_only_a_document_with_loads_draws_anew(tmp_path):
+    """Stated jobs are the same whatever the seed, as a trace is: their replications have to come from elsewhere."""
+    read(tmp_path, loads=[load({"poisson": {"perHour": 20}})])
+    assert draws(tmp_path / "scenario.yaml")
+    stated = {"name": "one", "at": "1h", "gpus": 2, "duration": "1h"}
+    first = read(tmp_path, jobs=[stated], seed=1)
+    assert first == read(tmp_path, jobs=[stated], seed=2)
+    assert not draws(tmp_path / "scenario.yaml")
+    assert not draws(tmp_path / "trace.csv")
 
 
 def test_a_load_draws_the_same_whatever_else_there_is(tmp_path):
