@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kfp_volcano.elastic.policies.choice import policy_for
 from kfp_volcano.elastic.simulator.allocators.optimus import Optimus
 from kfp_volcano.elastic.simulator.allocators.pollux import Pollux
+from kfp_volcano.elastic.simulator.allocators.sia import Sia
 from kfp_volcano.elastic.simulator.allocators.tiresias import Tiresias
 from kfp_volcano.elastic.simulator.events import Events
 from kfp_volcano.elastic.simulator.greedy import Greedy
@@ -37,6 +38,7 @@ _ALLOCATORS: dict[str, Maker] = {
     Tiresias.name: lambda _: Tiresias(),
     Optimus.name: lambda _: Optimus(),
     Pollux.name: lambda _: Pollux(),
+    Sia.name: lambda _: Sia(),
 }
 """Schedulers that place all jobs themselves."""
 _FIXED: dict[str, Engine] = {
