@@ -115,8 +115,11 @@ def weights(jobs: Sequence[ElasticJob], goodputs: Mapping[str, Goodput], at: flo
 
 
 def _alone_s(job: ElasticJob, goodput: Goodput, at: float) -> float:
-    """What it has left to do, in the seconds of one GPU."""
-    ratio = goodput.at(job.workers) / goodput.at(1)
+    """What it has left to do, in the seconds of one GPU.
+
+    Where nothing is known of that it must not follow its size, or Jobs would take turns: who is large would have most.
+    """
+    ratio = 1.0 if job.remaining_s is None else goodput.at(job.workers) / goodput.at(1)
     return _remaining_s(job, at) * ratio * job.gpus_per_worker
 
 

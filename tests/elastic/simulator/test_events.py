@@ -121,7 +121,7 @@ def test_a_gang_that_waits_gets_the_surplus_of_another_job() -> None:
     """The larger job lets go after its pause, and the gang starts then."""
     late = _one(name="late", submitted_at=500.0, min_workers=8, workers=8, max_workers=8)
     early = _one(name="early", work=Traced(duration_s=10_000.0, gpus=2), max_workers=16)
-    outcome = simulate(Scenario(name="two", nodes=_NODES, jobs=(early, late)), "greedy")
+    outcome = simulate(Scenario(name="two", nodes=_NODES, jobs=(early, late)), "threshold")
     shrinks = [each for each in outcome.decided if each.to_workers < each.from_workers]
     assert [(each.at, each.job, each.to_workers, each.reason) for each in shrinks] == [
         (500.0, "early", 8, "GangPending")
