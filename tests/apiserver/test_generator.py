@@ -16,8 +16,8 @@ from strategies.queue_trees import QUEUE_SCHEMA, TREE_FIELDS, queue_trees
 from strategies.training_jobs import FIELDS, SCHEMA, WHOLE, training_jobs
 
 MANY = 400
-LEAST = 0.4
-"""The part of the fields that so many documents have to come to; which are left out differs from run to run."""
+LEAST = 0.3
+"""The part of the fields that so many documents have to come to; which are left out differs from seed to seed."""
 
 
 def fields(rule: Schema, root: Schema, field: Field = (), above: tuple[Any, ...] = ()) -> Iterator[Field]:
@@ -57,7 +57,13 @@ def test_the_fields_are_changed_for_better_and_for_worse(documents: Any, known: 
     bad: Counter[Field] = Counter()
 
     @given(documents)
-    @settings(max_examples=MANY, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=MANY,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     def draw(case: tuple[Any, list[Edit]]) -> None:
         document, changes = case
         where = {place.path: place for places in known.places(document).values() for place in places}

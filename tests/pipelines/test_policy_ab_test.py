@@ -54,4 +54,4 @@ def test_here_a_better_policy_is_put_in_force(root: Path, tmp_path: Path) -> Non
     assert done.returncode == 0, f"{done.stderr}\n{log}"
     assert "Accepted: candidate (default) is better than current (fifo) in utilisation" in log
     assert "default/default.yaml" in log
-    assert "policies compared" in (out / "policies.html").read_text(encoding="utf-8")
+    assert "current (fifo), candidate (default)" in (out / "policies.html").read_text(encoding="utf-8")

@@ -25,6 +25,7 @@ _FIRST_BACK_OFF_S = 0.5
 _LONGEST_BACK_OFF_S = 10.0
 _STABLE_AFTER_S = 60.0
 _CANNOT_START = 128
+_KILLED = 137
 _LONGEST_MESSAGE = 2048
 _MOST_LINES = 80
 
@@ -158,8 +159,8 @@ class ContainerWorker(threading.Thread):
                 log.write(f"{error}\n")
             return _terminated(Exit(_CANNOT_START), started_at, reason="CreateContainerConfigError", message=str(error))
         with self._lock:
-            if self._stopping.is_set():
-                return _terminated(Exit(_CANNOT_START), started_at, reason="Error")
+            if self._stopping.is_set():  # what a kubelet says of a container that went with its pod before it began
+                return _terminated(Exit(_KILLED), started_at, reason="ContainerStatusUnknown")
             process.run(program)
         self._show({"running": {"startedAt": started_at}})
         self.begun.set()
