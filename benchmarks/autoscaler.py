@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast the autoscaler answers changes of clusters of three sizes, and what that costs.
 
 The cluster is generated (`scale/generated.py`) into the embedded cluster's store; the autoscaler is a process of its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a pipeline of many trainings takes to compile, beside one of as many plain container components.
 
 Both are defined and compiled by KFP's own compiler, to YAML, in one process. The peer is a container component with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long after a Job's creation its first line is on the terminal, against the cluster's own time for it.
 
 Prints one JSON object a line. A Job on the embedded cluster is submitted and followed as the steps do; its program

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long the policy `goodput` takes to decide, by the size of its queue.
 
 Two figures for each size: the first decision, which fits every Job's model, and the following ones, for which the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training with `Training.loader` waits for its samples, against fetching inline and against a DataLoader.
 
 Prints one JSON object a line, milliseconds a step. In the first case a sample takes its time somewhere else (a disk, a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the training runtime costs one worker, against the same loop in plain PyTorch.
 
 Prints one JSON object a line: the ratio for steps of at least 50 ms, and the fixed cost of a step in ms, measured with

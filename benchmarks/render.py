@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Specs to YAML manifests per second, beside the dry run of TorchX's Kubernetes scheduler for the same job.
 
 `scripts/bench render`, which installs the peer. Both are asked for the YAML text of eight workers with a GPU each. Ours

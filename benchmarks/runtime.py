@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What resizing costs a training: pauses, lost steps, samples fed twice or never, overhead; and what others cost.
 
 Real workers of one training come, leave (SIGTERM) and are killed at random, one after the other; a coordinator with a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The peers' training script: PyTorch's DistributedDataParallel with a checkpoint each N steps, as tutorials have it.
 
 Run by torchrun, or by `runtime_peers` with the same environment; arguments: folder, checkpoint each N steps, pace in

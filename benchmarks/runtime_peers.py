@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Resizing by others' means: elastic torchrun, and checkpoint, stop, start at the new size."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast the simulator is, on one core: a workload of Pollux, and a month of 1,000 GPUs with 50,000 jobs.
 
 Pollux' workload 6 (160 jobs on 64 GPUs), where the public data is at hand, under `tiresias`, which took the published

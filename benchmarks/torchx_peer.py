@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TorchX's Kubernetes scheduler at work, for `render.py`: a line of standard input asks for a round.
 
 A program of its own, in an environment of its own, for TorchX holds libraries at versions of long ago. First it prints

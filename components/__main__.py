@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m kfp_volcano.components MODULE:FUNCTION --executor_input JSON`: run a step, as KFP's own executor would."""
 
 import argparse

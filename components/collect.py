@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The step that takes in what the training produced."""
 
 from kfp import dsl

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exit step: the training's report, and nothing left behind."""
 
 from kfp import dsl

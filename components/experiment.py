@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps of an experiment: a training of each group with each seed, then the comparison."""
 
 from typing import List

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a step tells KFP of a training's results."""
 
 from typing import TYPE_CHECKING

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The image the steps run in on a cluster: this package and its base dependencies."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps that pass on to a Job's workers what a user sets on their task (`dsl.TaskConfig`).
 
 That the settings are to be passed on is written into the pipeline where there are any. Most tasks have none, and a

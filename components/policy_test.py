@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps of a policy test: two policies compared in the simulator, then the better one put in force."""
 
 from kfp import dsl

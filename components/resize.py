@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The step that executes a requested resize while training goes on."""
 
 from kfp import dsl

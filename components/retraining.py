@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps around a retraining: is there new data, take the model in, deploy it or not."""
 
 from typing import NamedTuple

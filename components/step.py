@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What makes a function a step of a pipeline: it runs from where it is installed, its source is not in the pipeline.
 
 KFP writes the source of a component into each use of it. The steps' image holds this package anyway, so a use names the

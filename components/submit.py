@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The step that creates the run's Volcano Job."""
 
 from kfp import dsl

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a user sets on the KFP task is for the workers, not for the step that creates them.
 
 Without a passthrough KFP would put it on the step's own pod: GPUs and volumes would go to a process that waits.

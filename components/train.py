@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The step that follows the Job through one segment of the training."""
 
 from kfp_volcano.components.step import step

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m kfp_volcano.components.wrapped submit|collect`: the steps around a component that runs as workers.
 
 They have the inputs and outputs of whichever component it is, so they read KFP's message themselves.

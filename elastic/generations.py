@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbered generations: who trains together, for programs that must begin anew when their number changes.
 
 A generation is a list of members in their order. A new one is made when members came, left, were lost or began anew,

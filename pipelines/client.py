@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`Client`: pipelines on a KFP backend, from Python."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixed or elastic, and with which batch? An experiment on handwritten digits: to be run, and to be copied.
 
 On this machine: ``kfp-volcano run pipelines/compare_strategies.py --local --out compared``, then look at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo: an elastic training alone in a queue, and another team that comes for half of it."""
 
 from __future__ import annotations

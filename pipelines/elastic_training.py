@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An elastic training of handwritten digits: an ordinary kfp pipeline, to be copied.
 
 Run it on this machine: ``kfp-volcano run pipelines/elastic_training.py --local``; compile it for a backend:

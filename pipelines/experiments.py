@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`compare_trainings`: groups of trainings in a pipeline, compared at an equal budget, seed by seed."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TrainingJob that a pipeline is given: read, checked as far as it is known, and made ready to travel to a step."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A compiled pipeline: KFP's IR as a value, with what identifies it and the parameters it takes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a pipeline on this machine: an embedded cluster, the pipeline in a process of its own, a view of both."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Would another policy be better? Tried in the simulator, and put in force if it is: to be run, and to be copied.
 
 ``compare → If it is accepted: put-policy``. Both policies are replayed on the scenario and on other loads like it, the

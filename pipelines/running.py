@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run pipelines: compile them, run them on this machine. The only way from the command line to kfp."""
 
 from __future__ import annotations

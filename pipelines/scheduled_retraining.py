@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Retrain a model when there is new data, and deploy it when it is better: to be scheduled, and to be copied.
 
 ``check-data → If there is new data: training → stage-model → evaluate → promote-model``. All is on one volume:

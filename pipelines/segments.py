@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of a training's graph that follows its Job: the story of the run, with the exit task around it."""
 
 import contextlib

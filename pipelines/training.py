@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`elastic_training` and `training_task`: a TrainingJob in a pipeline of one's own, as a graph or as one task."""
 
 from typing import Any, Optional, Union

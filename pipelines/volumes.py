@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checkpoint volume in the steps that read it: which claim, and that they mount it."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a KFP component becomes as the workers of a TrainingJob, and what of it cannot be carried over."""
 
 from collections.abc import Iterator, Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`from_component`: a KFP component that runs as the workers of a Volcano Job."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The global batch as a user describes it, and what of it does not fit together."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes to a spec by paths: `elasticity.batch.global` for what is under `spec` of a TrainingJob. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Typed values to their form on the wire and back, led by the types themselves.
 
 A field is the key of its name in camelCase; a name that ends in `_s` is a duration and loses the ending. Metadata of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cron expressions: what they mean, said once, and written in the form that each scheduler reads alike.
 
 The grammar is that of github.com/robfig/cron, which Kubernetes' and Volcano's CronJobs (v3, five fields) and KFP's

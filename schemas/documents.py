@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text to mapping: YAML, or JSON, with what is wrong in the text told by line."""
 
 from __future__ import annotations

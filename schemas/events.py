@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The log of operations: what a training's parts did and saw, one JSON line each, in `events/` of the job folder.
 
 Each process writes a file of its own, `events/<owner>.jsonl`; all of them by time are the story of a training

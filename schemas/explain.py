@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documentation of a field, from its kind's published JSON Schema, as `kubectl explain` gives it."""
 
 from __future__ import annotations

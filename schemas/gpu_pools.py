@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUPools: which priorities share which GPUs, as typed values, and from what a user wrote to them.
 
 A pool is the nodes whose label `kfp-volcano/gpu-pool` has its name. Jobs that share GPUs get theirs from the pool of

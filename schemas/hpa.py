@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A HorizontalPodAutoscaler as typed values: the whole of its spec, in the form of the API `autoscaling/v2`.
 
 `schemas.hpa_validation` builds one from a manifest, or from the block `hpa` of a Policy, and reports every problem at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the schema of a HorizontalPodAutoscaler cannot say: how values have to fit each other.
 
 Source: pkg/apis/autoscaling/validation/validation.go of Kubernetes 1.35, with its defaults filled in before.

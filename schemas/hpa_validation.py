@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what a user wrote to a HorizontalPodAutoscaler, or to all that is wrong with it.
 
 Two documents hold one: a manifest of Kubernetes (`hpa_manifest`), and the block `hpa` of a Policy (`hpa_block`), which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts of a spec in Kubernetes' own words, checked with the pod template that Volcano's API takes.
 
 The schema is that of Volcano's CustomResourceDefinition of a Job, without unknown keys. A strategic merge patch is a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labels and annotations that are not a user's to set."""
 
 from __future__ import annotations

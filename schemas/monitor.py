@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The spec's `monitor`: what training watches of itself, and what follows from what it sees."""
 
 from __future__ import annotations

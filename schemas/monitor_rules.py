@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the schema cannot say of a spec's `monitor`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names this project owns on the cluster: annotations, labels, tasks, environment, ports.
 
 One place, so that whoever writes a name and whoever reads it cannot disagree.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any value of dataclasses to JSON and back, exactly: for logs that programs read again.
 
 Led by the types of the fields. What has its default is left out, keys are the fields' names. Known are dataclasses,

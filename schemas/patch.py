@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strategic merge: what a `podPatch` makes of a pod template.
 
 The rules are Kubernetes' (k8s.io/apimachinery/pkg/util/strategicpatch): mappings are merged, null removes, lists are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Selectors of nodes and pods, and the affinities built of them, as Kubernetes takes them.
 
 Source: validateAffinity (pkg/apis/core/validation/validation.go) and ValidateLabelSelector (k8s.io/apimachinery,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Containers of a pod, as Kubernetes takes them.
 
 Source: validateContainers and validateInitContainers (pkg/apis/core/validation/validation.go), Kubernetes 1.35.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fields of a pod and amounts of a container that its programs can be told: the downward API.
 
 Source: validateObjectFieldSelector and validateContainerResourceFieldSelector (pkg/apis/core/validation/validation.go),

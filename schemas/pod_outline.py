@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pods of a role as far as a spec says them in Kubernetes' words: what its patches make of the template.
 
 A patch can be right by itself and wrong where it goes: it mounts a volume that nobody named, or takes the container

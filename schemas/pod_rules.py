@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a TrainingJob says about its pods, and how that has to fit what Kubernetes and Volcano take."""
 
 from __future__ import annotations

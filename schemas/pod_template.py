@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Kubernetes asks of the fields of a pod template together.
 
 What it asks of each by itself is in the published schema of pod templates. Source: ValidatePodTemplateSpec in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Volumes of a pod and where containers mount them, as Kubernetes takes them.
 
 Source: ValidateVolumes and ValidateVolumeMounts (pkg/apis/core/validation/validation.go), Kubernetes 1.35.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a TrainingJob says about its pods beyond their number: environment, volumes, identity, placement, hooks.
 
 Parts that are Kubernetes' own (`affinity`, security contexts, `podPatch`) are kept as they were written;

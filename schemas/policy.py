@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Policies: what decides how large the Jobs of which queues are, as typed values.
 
 `schemas.policy_validation` builds them from documents and reports every problem at once; nothing here checks. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what a user wrote to Policies, or to all that is wrong with them.
 
 The JSON Schema (`schemas/json/policy.v1.schema.json`) comes first, then what it cannot express, then the types.

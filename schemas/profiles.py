@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Named sets of resources: `resources: {profile: single-node}`.
 
 The common ones are built in; a platform keeps its own in a file (`kind: ResourceProfiles`), by which it may also change

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Amounts and durations as people write them in specs and manifests."""
 
 from __future__ import annotations

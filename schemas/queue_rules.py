@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a QueueTree's schema cannot say: how queues have to fit each other, and what Volcano makes of their values.
 
 The rules are those of Volcano 1.15.1: the webhook's (pkg/webhooks/admission/queues/validate/validate_queue.go), and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The QueueTree: the queues of a cluster and what each may use, as typed values.
 
 `schemas.queue_validation.queue_tree` builds one from a mapping and reports every problem at once; nothing here checks.

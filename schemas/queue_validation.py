@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what a user wrote to a QueueTree, or to all that is wrong with it.
 
 The JSON Schema (`schemas/json/queue-tree.v1.schema.json`) comes first, then the rules it cannot express

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the parts write to each other on the Job object and on nodes: JSON in annotations, each with a schema.
 
 All times are Unix seconds, all durations seconds. `parse` and `dump` convert one annotation's text; unknown keys of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one pod asks for: amounts that Kubernetes takes, and devices that can be had together."""
 
 from __future__ import annotations

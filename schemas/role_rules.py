@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a TrainingJob's roles have to fit each other and their framework."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a TrainingJob's schema cannot say: how values have to fit each other, and the names that are taken."""
 
 from __future__ import annotations

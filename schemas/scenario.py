@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenarios: a cluster, its queues and what comes to them, as typed values.
 
 `schemas.scenario_validation` builds one from a mapping and reports every problem at once; nothing here checks. The form

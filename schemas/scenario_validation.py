@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what a user wrote to a Scenario, or to all that is wrong with it.
 
 The JSON Schema (`schemas/json/scenario.v1.schema.json`) comes first, then what it cannot express, the queues as those

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules: work that is repeated by name, whoever repeats it.
 
 `Schedules` is what a keeper of schedules does: KFP's recurring runs (`pipelines/recurring.py`), and CronJobs for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A document in which some values are wrong or not known yet, and what can be relied on in it."""
 
 from __future__ import annotations

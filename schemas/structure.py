@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Is a value built as its JSON Schema says? The schemas, and a validator to which an `Unknown` is right everywhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A spec with holes: how values that only the run knows travel into a TrainingJob.
 
 A KFP step takes a fixed set of inputs, so a spec travels as one JSON string in which each unknown value is a hole

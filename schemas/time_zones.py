@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cron schedules from one time zone in another, where that can be said at all."""
 
 from __future__ import annotations

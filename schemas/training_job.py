@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TrainingJob: what a user says about a training, as typed values.
 
 `schemas.validation.training_job` builds one from a mapping and reports every problem at once; nothing here checks.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Yes or no, quickly: does a value fit its schema? A schema becomes functions once, and values pass through them.
 
 It answers as `structure.deviations` would, which says where and why, and takes a hundred times as long: most specs are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TrainingJob's form on the wire: from a checked mapping to the type, and back to one canonical mapping."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What deviates from a schema, in the words of the person who wrote the YAML: what is wrong, what would be right."""
 
 from __future__ import annotations

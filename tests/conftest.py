@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all tests share: a clean environment, the shared data, hypothesis' profiles."""
 
 from __future__ import annotations

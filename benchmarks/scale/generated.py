@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A generated cluster: Jobs in queues, their pods on nodes, as a busy one would look at one moment.
 
 For each 100 Jobs there are a queue, 500 pods and 20 nodes with 16 GPUs. Of a queue's Jobs 60 are elastic (four workers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The embedded cluster's store, served to another process over a socket, and the Cluster port there.
 
 So the process that is measured holds the autoscaler and nothing else, as it would beside an API server.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first process of a pod with strategy `restart`: it starts the command anew for each generation.
 
 ::

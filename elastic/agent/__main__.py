@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m kfp_volcano.elastic.agent -- COMMAND…`: see the package.
 
 Exit codes: the command's own; 143 after SIGTERM or SIGINT; 2 where the environment is not that of a pod of this

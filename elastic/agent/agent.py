@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent's decisions: when to start the command, when to stop it, and how to end."""
 
 from __future__ import annotations

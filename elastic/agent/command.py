@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command of a pod, with all that it starts: whatever it forks, daemons and sessions included, ends with it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a command finds in its environment of the generation that it is started for."""
 
 from __future__ import annotations

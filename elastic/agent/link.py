@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent's connection to the coordinator: it says that the agent lives, and hears of generations."""
 
 from __future__ import annotations

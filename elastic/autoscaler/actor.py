@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The autoscaler in Ray actors, which Ray starts again whenever their processes die.
 
 An actor holds no state: a new process goes on from what the cluster holds, under the same identity, so that it takes up

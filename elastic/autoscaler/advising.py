@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leaves advice on requests on Jobs, for people and for the training's next start."""
 
 from __future__ import annotations

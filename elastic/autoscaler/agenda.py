@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is due when, among many; and who of those that want room goes next."""
 
 from __future__ import annotations

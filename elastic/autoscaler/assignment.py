@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which actor leads which queues. Pure."""
 
 from __future__ import annotations

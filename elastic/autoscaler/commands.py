@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Telling Volcano's job controller what to do with a Job: by a Command object, as `vcctl` does.
 
 A Job that is ended so keeps its object, and with it its record, for the report.

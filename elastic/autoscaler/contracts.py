@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contracts on a Job, read: its spec, its open request, what became of the last ones.
 
 Tolerant, because anybody may write annotations: what cannot be read counts as not there.

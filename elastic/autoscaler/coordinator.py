@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program of the coordinator pod: `python -m kfp_volcano.elastic.autoscaler.coordinator`.
 
 First what workers wait for (the receiver of their progress, and the lighthouse, or with strategy `restart` the

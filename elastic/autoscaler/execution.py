@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Carry out a Job's resize, from wherever it stands to its end.
 
 The library function behind the DAG's resize step, the last train step and the command line; the autoscaler takes the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One autoscaler's hand on Jobs: puts requests on them, and executes what nobody else does.
 
 Nothing here is needed to go on after a death: what is kept are Leases, and copies of what the cluster has just stored.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leads any number of queues in one process: observe, decide, ask, execute; woken by changes, never polling.
 
 A queue in which something has changed has its turn at once. One that only shares nodes or a parent with a change has

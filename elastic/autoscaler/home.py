@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The namespace in which an autoscaler's Leases are."""
 
 from __future__ import annotations

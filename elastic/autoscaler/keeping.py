@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the autoscaler does for Jobs beside resizing them: keeps their limits, and takes their pods off unfit nodes.
 
 A follower does the same while there is one; nothing depends on it.

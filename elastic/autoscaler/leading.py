@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether this autoscaler leads a queue: by a Lease of the queue, unless a shared autoscaler goes first."""
 
 from __future__ import annotations

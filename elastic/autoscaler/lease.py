@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases: who leads a queue, who executes a Job's resizes.
 
 A Lease keeps two from doing the same work; it is not what makes the work safe. Whoever was paused for long and believes

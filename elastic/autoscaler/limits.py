@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Job's limits in time that Volcano does not keep by itself. Pure: objects and time come in.
 
 `faults.timeout` counts from the Job's creation, over all its restarts. Volcano keeps `faults.pending` by a policy of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Carries out what is to be done about pods whose preflight failed (`unfit`), and about nodes' marks.
 
 Whoever follows a Job does so, and the autoscaler: each change tests what it was decided on, so that two do no more

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Policies that other packages bring: Python entry points in the group `kfp_volcano.policies`.
 
 An entry point names what makes a policy: a function, or a class, that takes the block `settings` of a Policy as a

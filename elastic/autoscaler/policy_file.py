@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Policies from a file or a folder, read again when it changes: a mounted ConfigMap, or what an editor saves.
 
 A change counts once it has settled, that is looks the same a second time: a file that is being written is not read in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the progress that workers send to the Job's annotation: seldom, for every write wakes all who watch the Job."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changing a Job's priority class, and noting on it why: for a person, or for a policy.
 
 Both are one JSON Patch that tests what it was made from, so that the class never stands there without its reason.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A resize as a state machine on the Job's annotations: what is to be done next. Pure: objects and time come in.
 
 ::

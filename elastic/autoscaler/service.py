@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An autoscaler as a service: a supervisor with its actors, an address to watch it at, and an end on SIGTERM."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What runs in one process of the autoscaler: a fleet of queues with its recorders, made anew whenever it fails.
 
 It knows nothing of Ray: an actor is a station and a name.

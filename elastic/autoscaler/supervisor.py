@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor of an autoscaler: says which actor leads which queues, and how all of them are.
 
 It keeps nothing that matters: actors are told again and again what is theirs, so that one that was killed and started

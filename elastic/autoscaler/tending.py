@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is done for a queue's Jobs beside their size: their priority classes, and advice on their requests."""
 
 from __future__ import annotations

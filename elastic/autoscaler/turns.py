@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A turn of a queue that is led: observe, decide, ask, execute, keep."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pods whose preflight failed, and the nodes that they were on: what is to be done. Pure: objects and time come in.
 
 The pod's template avoids nodes with the label `kfp-volcano/unfit`. So a node on which a preflight failed is marked

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training script says about itself: mistakes that a change of size brings to light, found without running it.
 
 `sources` reads a script with its local imports, `flow` follows values through it (which names hold a rank, a number of

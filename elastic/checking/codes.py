@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mistakes that are looked for: one code each, what it does to an elastic run, and what to write instead."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Samplers, positions and orders: KV201 to KV206."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of others' libraries: which names give a rank, a number of workers, an optimizer and the like."""
 
 from __future__ import annotations

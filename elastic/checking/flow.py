@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follows values through a script: what each name, attribute, argument and result may be.
 
 A value's tags are what its sources say (`facts`), carried along assignments, arguments, results and attributes, in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The group of processes: KV501 and KV503."""
 
 from __future__ import annotations

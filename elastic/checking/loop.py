@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The body of a loop over shares: KV502 and KV504 to KV507."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks: which have random weights, and those with batch norm: KV601."""
 
 from __future__ import annotations

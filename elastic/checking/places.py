@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where things are in a script: what a node stands in, which function a call means, under which conditions it runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Learning rates, batches and schedules: KV101 to KV106."""
 
 from __future__ import annotations

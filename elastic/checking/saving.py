@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints: KV301, KV302, KV305 and KV306."""
 
 from __future__ import annotations

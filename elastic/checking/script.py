@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A script under examination: its values, and what the rules ask of it again and again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seeds and random numbers: KV303, KV304 and KV602."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SIGTERM and how a script leaves: KV401 to KV403."""
 
 from __future__ import annotations

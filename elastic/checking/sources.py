@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A script and the modules beside it that it imports, as syntax trees."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the agents of the pods learn of generations (strategy `restart`)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a report of progress tells of earlier times, and what was known of them before. Pure.
 
 Training that was started again from a checkpoint, a first worker that began anew and a coordinator that did, each know

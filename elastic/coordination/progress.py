@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where workers send their progress to."""
 
 from __future__ import annotations

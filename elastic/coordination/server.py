@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small HTTP server: JSON posted to a path, answered with JSON or with nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each worker really fed to the model, step by step, and the audit that adds it up.
 
 A ledger is JSON lines, one file a process, each line written before the work it speaks of. `step` counts the steps

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adding up what the ledgers say of the final weights."""
 
 from __future__ import annotations

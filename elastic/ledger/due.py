@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often each sample is due in a training, where that is not once an epoch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lines of a ledger, and the digests that chain them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The watch on convergence: what is seen in a training's numbers, and what follows. Functions of those numbers alone.
 
 All workers see the same numbers, for they travel with the gradients, and so come to the same decisions.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When training is evaluated, which evaluation is the best so far, and when no more progress is to be expected."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the loss falls more slowly after a resize than before it."""
 
 from __future__ import annotations

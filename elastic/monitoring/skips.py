@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches that are passed over after a rollback, by their places in the order of the data."""
 
 from __future__ import annotations

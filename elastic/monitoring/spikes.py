@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a number of each step, loss or gradient norm, leaps away from what it was."""
 
 from __future__ import annotations

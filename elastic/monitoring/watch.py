@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The watch itself: what it sees at a step, and what has followed from it so far."""
 
 from __future__ import annotations

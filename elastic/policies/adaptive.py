@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The policy `adaptive`: aggressive while the queue is idle, careful while it is tight; switches by itself. Pure.
 
 It is one of two policies at a time. Which one is remembered, and changes only when what is seen has spoken for the

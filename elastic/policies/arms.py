@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Experiments: the Jobs of a queue split among policies, each of which decides for its own. Pure.
 
 A Job's arm is a stable hash of the Policy's and the Job's names: the same for every autoscaler, after every restart,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a Policy that was written to one that decides: within its guards, with its settings. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a training's loss runs away: such a Job is not to be given more. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Room that is planned in: pods are tried on nodes, placed and taken away again, in place. Pure.
 
 Nodes in one state are one entry with a number, so that to place many equal pods costs a step for each state and not for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who gives up surplus for the gangs that wait, and how little of it is enough. Pure.
 
 Any policy can start from here: a waiting gang is owed the surplus, however the rest is shared out. What a queue has a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who gives way: the order in which Jobs give up surplus, and why one comes before another. Pure.
 
 The order is total. First gives the Job of

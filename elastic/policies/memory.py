@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is remembered from one turn of a queue to the next: plain values, passed in with the snapshot.
 
 Little, because a cluster's objects hold most of it (requests, outcomes, holds). What is only here may be lost when an

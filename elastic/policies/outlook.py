@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of a queue without looking at its Jobs one by one: enough to see that nothing will be resized. Pure.
 
 Most changes of a busy cluster lead to nothing: no gang waits that surplus would serve, and less is idle than it takes

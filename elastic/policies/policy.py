@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a policy is: a function from a snapshot of a queue to one decision for each elastic Job. Pure."""
 
 from __future__ import annotations

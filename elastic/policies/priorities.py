@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Order among Jobs: raises or lowers a Job's priority class within a stated range, beside any policy of sizes. Pure.
 
 A Job starts from its *base*: the class of its spec, or the one that a person gave it since. It rises by a class for

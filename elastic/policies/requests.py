@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Advice on a training's CPU and memory requests, from what its workers used. Pure.
 
 What is written too high keeps others off the node, what is written too low starves the worker or has it evicted. As in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Room for pods: GPUs that are free node by node, now and once what is leaving is gone, within the queue's limit. Pure.
 
 Nodes are told apart where workers may leave them (`named`); all others are only counted by their state (`crowd`), so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can be set of guards and policies; the Policy object of users exposes it.
 
 Defaults are for queues of Jobs that train for hours. Times are seconds, shares are parts of one. `schemas.policy`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a policy may know: one queue, the gangs in it, what is free, what was decided before, and the time.
 
 Built by `elastic.autoscaler` from watched objects; in the simulator, from its virtual cluster. Its size follows the

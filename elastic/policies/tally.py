@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many equal pods would fit as Jobs give: what a `Draft` would say, without placing anything. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The policy `threshold`: grow while much of the queue is idle, shrink while it is too full. Pure.
 
 The two directions use different thresholds, so that they cannot chase each other: Jobs grow only while at least

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training code's side: a PyTorch loop whose workers come and go, without a restart and without a sample lost.
 
 ::

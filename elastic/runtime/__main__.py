@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m kfp_volcano.elastic.runtime -- COMMAND…`: the first process of a worker that has several.
 
 Exit codes: that of a process that failed; 143 after SIGTERM; 2 where the environment is not that of a pod of this

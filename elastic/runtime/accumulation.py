@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the parts of a share add up to, where it does not fit the worker's device at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the coordinator pod offers the workers: torchft's lighthouse, and an address for progress.
 
 It keeps no state that training depends on: killed and started again, the workers find its lighthouse and go on.

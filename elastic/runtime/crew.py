@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of one worker: one for each of its GPUs, started together by torchrun, ending together.
 
 To the other workers they are one: they come, commit and leave together. So what one of them decides from something that

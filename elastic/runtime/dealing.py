@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process is given of the next global batches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What training draws at random: dropout, augmentation.
 
 Generators are set anew before each share from the seed, the position in the training and the share's first sample. So

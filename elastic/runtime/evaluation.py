@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Evaluation at intervals by the training code's own function: whose part it is, and what comes of all parts.
 
 A worker evaluates its part before the step that follows, while the others do theirs, and what it found travels with

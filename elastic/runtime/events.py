@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a process tells what it did and saw: `events/<owner>.jsonl` in the job folder.
 
 ::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Summing gradients over workers, with a few numbers of each worker in the same message.
 
 Gradients of one dtype and device travel as one flat buffer; of a sharded parameter, what this process has of it. The

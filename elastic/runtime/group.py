@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who trains together now, as the training loop sees it; and the group of one, outside any Job."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file a worker's ledger goes to."""
 
 from __future__ import annotations

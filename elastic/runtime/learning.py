@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the optimizer learns at: base values from the training code, times what the rule says of the present batch."""
 
 from __future__ import annotations

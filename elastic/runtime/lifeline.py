@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker's own line to the lighthouse: whether it is there, and whom it holds for a group.
 
 torchft tells a worker who is in a quorum only when that asks for one. Between two quorums, and above all where it was

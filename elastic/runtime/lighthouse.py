@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torchft's lighthouse, by which workers find each other, without torch.
 
 Importing `torchft` imports torch: seconds, and hundreds of megabytes in a pod that computes nothing. The lighthouse is

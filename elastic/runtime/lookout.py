@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a worker looks out for while it trains: that it hangs, holds the others up, or has no memory left."""
 
 from __future__ import annotations

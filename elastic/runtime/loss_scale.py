@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a loss is multiplied by, so that float16 gradients neither vanish nor overflow: a `torch.amp.GradScaler`.
 
 Each process scales its loss alike, and so the sum of the gradients over all workers is scaled too. It is divided when

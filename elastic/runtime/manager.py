@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torchft's Manager, as a worker of ours needs it: its store, its timeouts, its way of handing state over."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who trains now, and whether this worker goes on with them."""
 
 from __future__ import annotations

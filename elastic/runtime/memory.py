@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script says that ended because memory ran out.
 
 A process that the kernel or the kubelet kills says nothing: its pod's status does (`OOMKilled`), and it is started

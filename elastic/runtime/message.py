@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each worker tells all others with a step's gradients: a row of numbers, exact in float32."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What follows, in training, from what the watch sees: the rim of `elastic.monitoring`.
 
 All workers have seen the same numbers when a step has committed and come to the same decision by themselves; whoever

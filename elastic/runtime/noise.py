@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gradient noise scale: by how much the gradients of a batch's samples differ, in samples.
 
 Workers have it almost for nothing: each has the mean gradient of its own share, all have that of the global batch, and

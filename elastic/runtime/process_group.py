@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torchft's process groups, with an identity and on the pod's own address."""
 
 from __future__ import annotations

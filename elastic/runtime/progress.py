@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What training tells of itself while it runs: its history, and the thread that sends it to the coordinator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A group of workers found through a torchft lighthouse: how one joins, leaves and survives it.
 
 torchft gives the parts: its lighthouse agrees on who takes part (a *quorum*), its Manager lays a new process group for

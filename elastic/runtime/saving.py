@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When training's state is saved and what it begins from: what the loop asks of checkpoints."""
 
 from __future__ import annotations

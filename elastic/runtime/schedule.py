@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A scheduler of PyTorch as a function of samples: it takes a step for each base batch, whatever the batch is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a step ends: its gradients are summed, and it is committed by all workers or does not count."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parameters that are sharded over the processes of a worker (FSDP2's `fully_shard`): what each process has of them.
 
 Peers hand over shards, from each process to the one of the same rank in another worker. Checkpoints hold shards too, of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast training was with each number of workers: the middle of its steps' times, by size."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts a worker's processes by torchrun, and ends as the processes ended.
 
 Torchrun starts them together, gives them a place to meet (`LOCAL_RANK`, `MASTER_ADDR` …), and starts all of them again

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all workers share: handed to newcomers, written to checkpoints."""
 
 from __future__ import annotations

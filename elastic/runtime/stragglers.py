@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who holds the others up: a worker that computes for longer than they do, step after step.
 
 All workers see the same rows, and so come to the same verdict without a word; the one concerned acts on it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A step's sum over all processes of all workers, which counts for a worker only where it succeeded in each of its own.
 
 Whole gradients are summed by all processes at once. Sharded ones are sums over their worker already; each process sums

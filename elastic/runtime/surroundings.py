@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where this worker runs: what the Job's environment says, or a plain process outside any Job."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same samples in the same order for TensorFlow: a `tf.data` pipeline for programs that strategy `restart` runs.
 
 ::

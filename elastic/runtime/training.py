@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training loop whose workers come and go: what `elastic.runtime` gives to user code."""
 
 from __future__ import annotations

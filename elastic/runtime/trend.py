@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the loss goes: its trend, the best that was, and how much it trembled then."""
 
 from __future__ import annotations

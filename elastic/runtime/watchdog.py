@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds a worker whose own work does not end while all others wait for it, says where it hangs, and ends it.
 
 Only the time between a share's being given out and the loss's being handed back counts, for that is what the others

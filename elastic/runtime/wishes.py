@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this worker was asked to do, by signals or calls; the next step tells the others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many samples a step holds and what it learns at: functions of the present size and of base values alone.
 
 Nothing here looks at the last size or multiplies the last value, so that 4 → 8 → 4 workers end with the batch and the

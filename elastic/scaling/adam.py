@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What of Adam depends on the batch: its moving averages count in steps, and should count in samples."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From one factor of the learning rate to the next, little by little."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the learning rate follows the batch.
 
 A rule is a function from a `Situation` to `Factors` on base values, or to a plain number where only the learning rate

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many samples a step holds with a number of workers."""
 
 from __future__ import annotations

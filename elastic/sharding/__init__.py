@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which samples belong to which step, and to whom: a function of the plan alone, never of past sizes.
 
 The order of an epoch is a bijection of (seed, epoch). A step takes the next positions of that order, as many as its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker's part of a global batch, by positions."""
 
 from __future__ import annotations

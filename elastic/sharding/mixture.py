@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Classes of samples in stated proportions, step by step: an order against skew."""
 
 from __future__ import annotations

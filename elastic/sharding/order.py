@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In which order an epoch feeds its samples."""
 
 from __future__ import annotations

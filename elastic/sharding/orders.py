@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order in which epochs feed the samples of a dataset: a function of (seed, epoch), asked for any positions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast each worker is, and the claims on a batch that follow: what `data.sharding: proportional` shares out by."""
 
 from __future__ import annotations

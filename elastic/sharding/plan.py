@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan of a training's data, and how far it has come."""
 
 from __future__ import annotations

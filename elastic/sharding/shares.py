@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a global batch is shared out among workers: equally, or in proportion to claims."""
 
 from __future__ import annotations

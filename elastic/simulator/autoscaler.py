@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The autoscaler's turns under the virtual clock, paced as those of `elastic.autoscaler.fleet`.
 
 A queue in which something has changed has its turn at once; one that only shares nodes or a parent with a change has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job on its way through a simulation: what it holds, how far it has come, and what it has paid for."""
 
 from __future__ import annotations

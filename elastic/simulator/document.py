@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A scenario written down: the Scenario document that gives it back, with every job stated. Pure.
 
 What a document cannot say is simplified: jobs that are under way come at once, sizes between least and most are all

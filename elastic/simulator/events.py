@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine for everything that Volcano schedules: events in order of time, and after each, who reacts to it.
 
 At each time at which something happens, all that happens then happens first, in an order that does not depend on that

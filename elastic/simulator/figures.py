@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of an outcome: how long jobs took and waited, what the cluster was used for, how fair it was. Pure.
 
 Finish-time fairness is Themis' (K. Mahajan et al., NSDI 2020): a job's completion time over what it would have taken on

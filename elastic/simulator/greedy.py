@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rule to compare with: whoever may have more takes it as soon as it is free, and gives nothing back. Pure.
 
 So do jobs that are elastic by themselves, each for its own sake: those of Ray Train take what their cluster has, up to

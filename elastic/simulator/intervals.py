@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine for schedulers that place all jobs themselves at intervals.
 
 Jobs go on for exactly one interval at a time, and then the scheduler looks, as in the simulator published with Pollux

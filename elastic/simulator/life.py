@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job in the virtual cluster: its gang, its course, its resizes, and what the autoscaler may know of it."""
 
 from __future__ import annotations

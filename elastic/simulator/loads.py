@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs and outages that are drawn by chance, as a Scenario says. Pure: equal seeds give equal draws.
 
 Each load, and each node, draws from a generator of its own: what is changed in one leaves the others as they were.

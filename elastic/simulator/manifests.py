@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What nodes, queues and workers of a scenario would be as objects of a cluster. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the autoscaler sees of the virtual cluster: the production code's own tables, told of each change.
 
 In production they are filled from objects, here from gangs; what is made of them, snapshots and claims between queues,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What came of a scenario under a policy. Pure values; times are seconds from the scenario's beginning."""
 
 from __future__ import annotations

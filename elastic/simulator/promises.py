@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a policy promises, and where an outcome breaks it. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Another load like that of a scenario: its jobs drawn anew in blocks, so that bursts stay bursts. Pure; seeded."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A scenario: a cluster, its queues, and the jobs that come to it. Pure values, whatever they were read from.
 
 Times are seconds from the scenario's beginning.

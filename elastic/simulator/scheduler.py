@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Volcano's scheduler over the virtual cluster: the model's own actions, on values that live from cycle to cycle.
 
 `volcano.model.scheduler.cycle` reads all objects anew each time; here gangs, pods, nodes and queues are kept, and a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A failing scenario made small: as few jobs, nodes and outages as still fail (delta debugging, Zeller 2002). Pure."""
 
 from __future__ import annotations

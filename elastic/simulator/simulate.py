@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one door to the simulator's engines."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a scenario's nodes are down, and what a place on them is to a training. Pure."""
 
 from __future__ import annotations

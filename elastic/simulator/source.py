@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one door to scenarios: a Scenario document, or a trace in any format that is known."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much load a policy bears: more and more of it until a promise is broken, and the smallest scenario that shows it.
 
 The load is how much faster jobs come than the scenario says: times of submission are divided by it. It is doubled, or

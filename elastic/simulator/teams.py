@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dominant-resource fairness between teams: with GPUs alone, a queue for each, all with an equal share. Pure.
 
 Volcano serves the queue first that has the least part of what it deserves (plugin `capacity`); of one resource that is

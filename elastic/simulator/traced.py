@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work of which only the duration is known: a job of a trace, and what is assumed of it at other sizes.
 
 Speeds are relative to the speed on the GPUs that the trace saw: twice the speed, half the time.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which policy is better, and how sure that is: replications compared in pairs. Pure.
 
 Each replication runs all policies on the same jobs (common random numbers), so what is compared is the ratio of a

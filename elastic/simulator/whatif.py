@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What would change, and for whom: a cluster as it is now, and the same with more GPUs, other quotas or one more job.
 
 Pure. Both are replayed from this moment on; a forecast is as good as what the jobs report of their progress.

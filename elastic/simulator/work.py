@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job of a scenario has to do, and how fast it does it where. Pure; knows no clock.
 
 A `Work` is what the scenario says and never changes; `begin` gives the `Training` that is under way in one simulation.

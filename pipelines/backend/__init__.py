@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """A KFP backend: how to reach it, and pipelines, runs and schedules there."""

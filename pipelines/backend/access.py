@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a KFP backend is, and what lets one in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A connection to a KFP backend: kfp's client, its side effects left out, and requests that are tried again."""
 
 from __future__ import annotations

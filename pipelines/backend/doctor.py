@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a KFP backend says of itself, seen from here."""
 
 from __future__ import annotations

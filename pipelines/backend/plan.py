@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A schedule as KFP is told it: everything that a recurring run holds, and the mark by which it is known again."""
 
 from __future__ import annotations

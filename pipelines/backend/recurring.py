@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules kept by KFP: recurring runs, which have no unique names there and cannot be changed, only replaced.
 
 A schedule is replaced so that at no moment two of it are enabled, and so that whatever stops it half-way loses neither:

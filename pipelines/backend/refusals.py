@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a KFP backend's answers mean, as this project's errors."""
 
 from __future__ import annotations

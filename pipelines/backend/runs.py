@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs at a backend: made, followed to their end, terminated."""
 
 from __future__ import annotations

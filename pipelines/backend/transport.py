@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way out of `kfp_server_api`, with what it lacks: timeouts, errors one can act on, no page taken for an answer.
 
 Met in kfp-server-api 2.17: it sets no timeout; a float as timeout is ignored without a word; what urllib3 raises comes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pipelines and their versions at a backend: one version for each content, however often it is uploaded."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Elastic, gang-scheduled training from Kubeflow Pipelines on Volcano.
 
 In a pipeline: `elastic_training(spec, rounds=4)` is a training as a graph that tells its story, `training_task(spec)`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m kfp_volcano`."""
 
 from kfp_volcano.cli import main

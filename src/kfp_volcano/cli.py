@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: `kfp-volcano COMMAND`.
 
 Data goes to standard output, progress and messages to standard error. Exit codes: 0 done, 1 the training failed,

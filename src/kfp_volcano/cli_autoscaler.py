@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands `kfp-volcano autoscaler …`: each in a module of its own."""
 
 from __future__ import annotations

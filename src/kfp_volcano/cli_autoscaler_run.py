@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kfp-volcano autoscaler run`: leads queues until it is told to stop."""
 
 from __future__ import annotations

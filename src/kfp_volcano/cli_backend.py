@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options of commands that talk to a KFP backend, and pipeline parameters."""
 
 from __future__ import annotations

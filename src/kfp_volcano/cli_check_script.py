@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano check-script`: whether a training script stands resizes."""
 
 from __future__ import annotations

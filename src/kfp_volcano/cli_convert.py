@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano convert`: jobs of other operators to TrainingJobs."""
 
 from __future__ import annotations

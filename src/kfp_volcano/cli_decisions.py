@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands that read decision logs: `kfp-volcano autoscaler explain`, `replay` and `ab-report`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kfp-volcano doctor`: what is there, what is missing, and how to get it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A person's hand on a Job: `kfp-volcano resize`, `hold` and `release`; `kfp-volcano jobs` shares it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands `kfp-volcano jobs …`: trainings on a cluster, without a pipeline."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who keeps a schedule: a KFP backend, or with `--kubeconfig` or `--context` a cluster without one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kfp-volcano autoscaler policies`: are these Policies right, and which queue gets which?"""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands `kfp-volcano pools …`: nodes with shared GPUs, moved between the pools of priorities by use."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kfp-volcano priority`: another priority for a Job that lives."""
 
 from __future__ import annotations

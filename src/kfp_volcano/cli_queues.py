@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands `kfp-volcano queues …`: from a QueueTree to the queues of a cluster."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kfp-volcano reap`: removes Jobs whose pipeline run is over, and what Jobs left behind."""
 
 from __future__ import annotations

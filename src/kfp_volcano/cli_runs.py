@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kfp-volcano submit`: a pipeline on a KFP backend, followed to its end."""
 
 from __future__ import annotations

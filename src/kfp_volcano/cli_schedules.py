@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands `kfp-volcano schedule …`: work that is repeated, by name."""
 
 from __future__ import annotations

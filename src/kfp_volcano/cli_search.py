@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kfp-volcano search`: many trainings that differ in their specs, for the best of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kfp-volcano simulate`: policies replayed on a trace or a scenario, side by side."""
 
 from __future__ import annotations

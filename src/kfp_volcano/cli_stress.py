@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano simulate --until-broken`: how much load each policy bears, and the smallest case that shows it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kfp-volcano top`: queues, Jobs, GPUs and decisions, as they change."""
 
 from __future__ import annotations

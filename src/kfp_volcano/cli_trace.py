@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kfp-volcano trace`: the story of a Job."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `kfp-volcano whatif`: capacity planning from the cluster as it is."""
 
 from __future__ import annotations

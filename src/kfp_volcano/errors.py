@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The errors of kfp-volcano, and what each means for the caller.
 
 ::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the platform gives to all its users, in files that an option or the environment names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that a user names on the command line; `-` is standard input."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real API server takes what `kfp-volcano render` prints of each example that this project shows."""
 
 from __future__ import annotations

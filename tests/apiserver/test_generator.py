@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The generator of documents reaches every field of the published schemas, with good values and broken ones."""
 
 from __future__ import annotations

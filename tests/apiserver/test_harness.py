@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API server of the tests is a real one, with Volcano's rules in force."""
 
 from __future__ import annotations

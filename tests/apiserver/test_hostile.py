@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A spec with a text made to break programs is refused, or a real API server takes all that it brings about."""
 
 from __future__ import annotations

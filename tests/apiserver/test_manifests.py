@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model's admission says of any Job, Queue and PodGroup what a real API server with Volcano's policies says.
 
 The model speaks for Volcano's webhooks; the policies stand in for them in the API server. The two differ in known

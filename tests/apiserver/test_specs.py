@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `validate` accepts a real API server accepts; what that refuses `validate` refuses, at the same place."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano check-script`, as a user and as CI call it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line's manners: exit codes, what goes where, every problem named."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano convert`: what goes where, and what the exit code says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano schedule` with a kubeconfig: TrainingJobs by CronJobs, with the commands of KFP's schedules."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the commands print depends on what the files say, on nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever a file holds, each command answers: what is wrong, where, what to do; never a traceback, never for ever."""
 
 from __future__ import annotations

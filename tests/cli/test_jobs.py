@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano jobs …`: trainings without a pipeline, and a person's hand on them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano autoscaler policies`: what is wrong with Policies, and which queue gets which."""
 
 from __future__ import annotations

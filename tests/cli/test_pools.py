@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano pools …` and `kfp-volcano priority`: what goes where, and with which exit code."""
 
 from __future__ import annotations

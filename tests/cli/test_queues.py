@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano queues …`: what goes where, and what is asked before."""
 
 from __future__ import annotations

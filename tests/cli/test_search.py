@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `kfp-volcano search` refuses before anything begins."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano simulate`: what it prints and writes, and what it refuses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kfp-volcano simulate on Scenarios, and --until-broken."""
 
 from __future__ import annotations

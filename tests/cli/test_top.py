@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano top`: what is shown of queues, Jobs and decisions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano trace`: the story of a Job as text and as JSON."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kfp-volcano whatif: from what kubectl prints to who is concerned."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`deploy/` as it is applied to a real API server, where Kubeflow's namespace is."""
 
 from __future__ import annotations

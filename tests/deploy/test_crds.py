@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On a real API server with the CRDs of KubeRay and of Prometheus' operator: `deploy/` is valid to them."""
 
 from __future__ import annotations

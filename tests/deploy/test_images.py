@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The images: what their files promise, and that the one of the steps can be built and does its work."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`deploy/` is whole, and grants each part what the code says that it needs, in the same words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The dashboard and the alerts ask for metrics that there are, and the documentation knows each of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On a real API server: the accounts of `deploy/` may do what they need, and nothing else of all that there is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On a real API server, as the account of `deploy/`: the autoscaler as a service, its replicas, and what it leaves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On a real API server: with the accounts of `deploy/`, and no other rights, the whole work can be done."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of decisions says all there is to say of reasons, and nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run of the command line as a user starts it, and what is left of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KFP components as the workers of a Job, in a pipeline that makes their inputs and uses their outputs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Experiments on this machine, as a user starts them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Retraining end to end, as the schedule runs it night after night."""
 
 from __future__ import annotations

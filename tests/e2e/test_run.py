@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The main job end to end: a pipeline that trains elastically on this machine, and whatever is done to it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A search on this machine, as a user starts it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever goes wrong at any moment: one Job, nothing left behind, every line, the right end, one resize at a time.
 
 Each run is a DAG of real processes, killed by SIGKILL and retried as KFP does, beside an autoscaler that is killed too,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An elastic run whose loss leaps up, as its user sees it afterwards."""
 
 from __future__ import annotations

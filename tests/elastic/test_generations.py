@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generations: who trains together, whatever comes, goes, or is lost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The audit sees exactly what led to the final weights, and every way to spoil it."""
 
 from __future__ import annotations

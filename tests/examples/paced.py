@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs an example's program slowly until somebody creates a file: for as long as a test wants to resize it.
 
 `paced.py FILE PROGRAM ARGUMENT…`. Whoever trains takes the samples of a batch from its plan.

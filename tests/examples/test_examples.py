@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples reach the accuracy that their page states, though they are resized while they train."""
 
 from __future__ import annotations

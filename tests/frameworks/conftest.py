@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documented examples on an embedded cluster, seen as a user of a cluster sees them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model sharded over the processes of each worker; trains slowly until the file exists that it is given."""
 
 from __future__ import annotations

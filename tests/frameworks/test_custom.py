@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any roles: they start in their order, find each other by Volcano's lists, and one of them ends the Job."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages on frameworks show what the tests of this folder run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MPI over ssh: each pod has its own sshd, the launcher finds them by the hosts of its Job."""
 
 from __future__ import annotations

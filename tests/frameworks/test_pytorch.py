@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch under torchrun: a fixed number of pods, and one that changes."""
 
 from __future__ import annotations

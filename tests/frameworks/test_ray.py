@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray: a head with a driver, and workers that join and leave its cluster."""
 
 from __future__ import annotations

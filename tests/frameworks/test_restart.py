@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strategy `restart` on a cluster: what happens to pods, coordinator and programs."""
 
 from __future__ import annotations

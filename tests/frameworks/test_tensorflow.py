@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TensorFlow: workers that mirror their variables, parameter servers, and the cluster of the present size."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The books of a queue in tests: nodes by number, and the room on them before anything is promised."""
 
 from __future__ import annotations

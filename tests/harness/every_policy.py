@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every policy there is, for laws that hold of them all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Job of an example on an embedded cluster, seen as a user of a cluster sees it."""
 
 from __future__ import annotations

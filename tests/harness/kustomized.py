@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The objects of a kustomization as `kubectl kustomize` would print them, for the few features that `deploy/` uses.
 
 Resources, components, `namespace`, `labels`, ConfigMaps of files; where kubectl is installed a test holds this to it.

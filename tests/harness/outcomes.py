@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Outcomes and scenarios made by hand, for tests of what is made of them."""
 
 from __future__ import annotations

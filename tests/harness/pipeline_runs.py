@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pipeline runs and their Jobs on an in-memory cluster, with a clock that only the test moves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What recorders are told in tests: a queue of two Jobs, decisions about them, and how resizes end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A policy that says what it was told to, and a small queue for it: what guards make of a wish."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A queue that lives: Jobs, gangs, nodes and time, and what a policy's decisions do to them; every turn is checked.
 
 Places pods as Volcano would: gangs whole or not at all, by priority and waiting, then surplus; within the limit.

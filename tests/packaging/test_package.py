@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The distribution holds what the checkout does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Experiments in pipelines: what is laid out, and what is refused."""
 
 from __future__ import annotations

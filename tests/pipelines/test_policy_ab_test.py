@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pipeline that tests a policy: what is compiled, and that it comes to a verdict on this machine."""
 
 from __future__ import annotations

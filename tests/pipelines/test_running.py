@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pipelines run in this process by kfp's local runner."""
 
 from __future__ import annotations

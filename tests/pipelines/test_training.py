@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`elastic_training` lays out a DAG that a backend takes, and checks what it can.
 
 kfp reads annotations as objects: no `from __future__ import annotations` here.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`from_component` gives something that is placed in a pipeline like the component itself.
 
 kfp reads annotations as objects: no `from __future__ import annotations` here.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes to a spec by paths."""
 
 from __future__ import annotations

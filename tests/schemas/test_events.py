@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The log of operations: what is written is read again, whatever happened to the file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A field is explained from the published schema."""
 
 from __future__ import annotations

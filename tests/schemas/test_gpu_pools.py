@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUPools: what is read from a document, what is wrong with one, and the Jobs that are bound to a pool."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HorizontalPodAutoscalers: what manifests and blocks of Policies are read as, and all that is wrong with them."""
 
 from __future__ import annotations

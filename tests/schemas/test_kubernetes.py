@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of a spec in Kubernetes' own words are checked as Volcano's own definition of a Job checks them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names derived from a run fit where Kubernetes puts them."""
 
 from __future__ import annotations

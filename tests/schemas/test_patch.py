@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strategic merge as Kubernetes does it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Policies: what is read from documents, what is wrong with them, and which queue gets which."""
 
 from __future__ import annotations

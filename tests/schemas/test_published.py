@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The types and the JSON Schemas say the same."""
 
 from __future__ import annotations

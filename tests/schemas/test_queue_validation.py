@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees of queues: every problem at once, each with its place; what Volcano would misread is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the parts of a spec have to fit each other: one wrong thing is one problem, at its place."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is wrong with a Scenario is told all at once, each with its place."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A spec with holes says the same once they are filled."""
 
 from __future__ import annotations

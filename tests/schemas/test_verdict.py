@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The quick verdict and the long one agree."""
 
 from __future__ import annotations

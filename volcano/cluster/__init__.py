@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Cluster port and what implements it."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loopback addresses for pods: every pod its own, stable under its name, different on every cluster of the machine.
 
 A pod has a port of its own, too, for programs that listen on all addresses of a machine, where pods have only one.

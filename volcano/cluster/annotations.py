@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changing one annotation of an object that others change too."""
 
 from __future__ import annotations

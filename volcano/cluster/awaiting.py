@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wait until the cluster shows something."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one seam to a cluster: what the launcher and the autoscaler may ask of it.
 
 Objects are plain dicts in their Kubernetes form. Two adapters implement the port: `embedded` (this machine) and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a name to a cluster: what every step and the command line begin with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a container's manifest to the program that runs on this machine.
 
 As the kubelet does it: environment from values, the downward API and ConfigMaps, `$(NAME)` references, resolved anew

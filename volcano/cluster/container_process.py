@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A container's shim, seen from the host: start its program, stop it, learn how it ended."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life of one container: its starts, restarts and end, and what its pod's status says of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The embedded cluster: objects, Volcano's model in place of Volcano, pods as real processes of this machine.
 
 A Cluster like any other (`cluster.base`); thread-safe. Nothing in it polls: a change wakes the control loop, which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Event objects: what happened, in words, for people who look at a Job or a pod."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The embedded cluster's host: a Ray of its own with one named actor in it, and the way to that actor.
 
 `start_host` starts Ray on loopback with a fresh token and puts the cluster into an actor; `RemoteCluster` is the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A local copy of some kinds of objects that follows the cluster.
 
 What readers see is whole and in the order of the cluster's changes for each kind; how far it may lag behind,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON Patch as the API server applies it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All nodes' kubelets in one: runs the pods that have a node as processes of this machine.
 
 Restarts are in place: the pod keeps its name, its address and its log. The first one is immediate, the next wait

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes of the embedded cluster: names with as many GPUs as one likes, whole or shared.
 
 cpu and memory are as good as unlimited. Nodes whose GPUs are shared look as Volcano's vGPU device plugin leaves them.

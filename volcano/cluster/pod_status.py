@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a pod's status says as a whole, from what it says of each container.
 
 Sources: getPhase (pkg/kubelet/kubelet_pods.go) and pkg/kubelet/status/generate.go, Kubernetes 1.35. No container here

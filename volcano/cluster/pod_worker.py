@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life of one pod: its containers in their order, its time limit, and what its status says.
 
 As the kubelet does it: init containers one after another, each to its end; sidecars (init containers with a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A watch made of polls that each wait for the next changes, and a stream of a log made of readings."""
 
 from __future__ import annotations

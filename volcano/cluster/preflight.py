@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What would keep a valid Job from running on the embedded cluster, found before it is created."""
 
 from __future__ import annotations

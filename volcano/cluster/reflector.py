@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follows kinds of objects and tells a sink what they are: list once, then watch; each kind by a thread of its own.
 
 How far what was told may lag behind the cluster, `stale_since` says.

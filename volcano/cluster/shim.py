@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs one container, start after start, and leaves nothing of it behind.
 
 A program of its own on the standard library alone (`python -I -S shim.py`), one per container, in its own session.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SSH keys of Jobs on the embedded cluster, made by OpenSSH's own tool."""
 
 from __future__ import annotations

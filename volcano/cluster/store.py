@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The embedded cluster's objects: a `World` with a lock, a clock, a bounded history, and watches upon it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders in place of volumes."""
 
 from __future__ import annotations

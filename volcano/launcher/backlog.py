@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What has been read of the pods' output and not been printed yet."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training learned with at each size it had: the batch and the learning rate."""
 
 from __future__ import annotations

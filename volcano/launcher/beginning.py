@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first seconds of a Job: what fails at once, before the step that follows it is there.
 
 A program that cannot begin, for a wrong argument or a missing file, fails in seconds, a few times over; then Volcano

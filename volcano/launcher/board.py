@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queues of a cluster at a glance: GPUs, Jobs, and what was decided last. Taken from an index that watches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The charts of a run's report: matplotlib figures of a result's figures, each in a wide and a narrow drawing.
 
 No text of users is drawn: names stand in the page's legends and lists, charts carry numbers and marks only.

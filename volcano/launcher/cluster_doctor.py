@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a cluster has and lacks for trainings, and how to get it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Take in what a training produced: the audit of its samples, its figures, its model."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arms of an experiment compared, by the Jobs that have ended. Pure.
 
 Means are compared by Welch's t-interval (B. L. Welch, Biometrika 34, 1947), which takes arms to vary as much as each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The comparison of an experiment's arms, in words and tables. Pure."""
 
 from __future__ import annotations

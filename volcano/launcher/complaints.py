@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the cluster complains of about a Job and its pods: its Events of type Warning, each told once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """End a run: its report, and nothing left behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The service account of coordinator pods: the one that `deploy/` installs, where a spec names none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules for clusters without KFP: a Volcano CronJob for each, which makes Jobs of a TrainingJob."""
 
 from __future__ import annotations

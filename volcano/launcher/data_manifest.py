@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What data there is: a manifest of a folder's files, by which new data is told from old."""
 
 from __future__ import annotations

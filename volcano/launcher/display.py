@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run on the terminal: a live picture where there is a terminal, one plain line a change elsewhere."""
 
 from __future__ import annotations

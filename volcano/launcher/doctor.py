@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is installed, what is missing, and how to get it."""
 
 from __future__ import annotations

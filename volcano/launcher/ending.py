@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a Job ended, in words."""
 
 from __future__ import annotations

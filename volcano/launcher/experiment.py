@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups of trainings compared at an equal budget, seed by seed. Pure.
 
 The same seed begins all groups with the same weights and the same order of samples, so groups are compared by their

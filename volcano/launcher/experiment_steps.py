@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bodies of an experiment's steps: one training of a group with a seed, and the comparison of all."""
 
 from __future__ import annotations

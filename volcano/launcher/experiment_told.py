@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an experiment came to, in words, and as a page: one self-contained HTML file with the curves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Job's folder on its checkpoint volume: ledgers, the queue's timeline, the final model."""
 
 from __future__ import annotations

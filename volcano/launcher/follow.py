@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follow a Job through one segment: its logs, its progress, why it waits, until it ends or is to be resized."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the charts of a report have in common: two sizes, axes that line up, time from the start, marks for resizes."""
 
 from __future__ import annotations

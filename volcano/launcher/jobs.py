@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a person does with Jobs: see them, ask for another size, keep the autoscaler off, end them."""
 
 from __future__ import annotations

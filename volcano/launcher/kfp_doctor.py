@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Kubeflow Pipelines is configured to do on a cluster, against what trainings need of it."""
 
 from __future__ import annotations

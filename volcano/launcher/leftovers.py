@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Jobs left behind and no garbage collector takes: objects of theirs that name no owner any more.
 
 Kubernetes strips owners where a Job is deleted with its dependents orphaned, and backups may restore objects without.

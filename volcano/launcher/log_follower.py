@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads what one pod prints, in a thread of its own."""
 
 from __future__ import annotations

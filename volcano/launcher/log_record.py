@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far a Job's logs have been printed, kept on the cluster for the step that comes next.
 
 Printing a line and noting that it was printed are two acts, and a step may be killed between them. So what is going to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the Job's pods print, interleaved and prefixed, going on where an earlier segment stopped."""
 
 from __future__ import annotations

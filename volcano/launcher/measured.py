@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests that follow what was measured: advice of a training's earlier Jobs, applied to its next one.
 
 The autoscaler leaves its advice on the Job. A Job is gone soon after its end, so the run's last step keeps the advice

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a person wants to see of a run at a glance, taken from the cluster's objects. Pure."""
 
 from __future__ import annotations

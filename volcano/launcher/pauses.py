@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a change of the number of workers cost the training: its pause, and the steps computed in vain.
 
 Definitions, used wherever the project speaks of a pause:

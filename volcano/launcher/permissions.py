@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each part of this project has to be allowed to do on a cluster, and why: each verb is used somewhere.
 
 `deploy/` grants just this to each part's service account, in the same words.

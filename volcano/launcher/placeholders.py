@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KFP's placeholders in a component's command, filled in as KFP's launcher does. Pure.
 
 The rules are those of kubeflow/pipelines, backend/src/v2/component/launcher_v2.go (`getPlaceholders`) and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ConfigMap from which autoscalers of a namespace take their Policies, each key that ends in .yaml a file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bodies of a policy test's steps: two policies compared on a scenario, and the better one put in force."""
 
 from __future__ import annotations

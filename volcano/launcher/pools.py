@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools of shared GPUs brought about on a cluster: read what is there, carry out the moves of a plan."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a follower does about pods whose preflight failed, and says of it."""
 
 from __future__ import annotations

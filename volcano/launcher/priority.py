@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Change the priority of a Job that lives."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tree of queues brought about on a cluster: read what is there, carry out the steps of a plan."""
 
 from __future__ import annotations

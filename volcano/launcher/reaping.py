@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Removes what nobody else does: Jobs of runs that are over, and what Jobs left behind.
 
 The last of several layers: a run's exit step, the Job's owner and its time to live come first. Nothing is removed on

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which Job: a reference that travels between steps as text."""
 
 from __future__ import annotations

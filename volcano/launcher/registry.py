@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models in a folder of a volume: versions, how each was judged, and which one is deployed.
 
 ::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a run: one HTML page that needs nothing else, `result.json` beside it, and a few lines of Markdown."""
 
 from __future__ import annotations

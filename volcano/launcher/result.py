@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of a run: what `result.json` holds, made from what the run left behind.
 
 The samples come from the workers' ledgers alone, the queue from the autoscaler's timeline, resizes and steps from the

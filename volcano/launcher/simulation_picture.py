@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a page needs to draw simulations: compact, and of a bounded size however many jobs there were. Pure.
 
 Times are whole numbers of `unit` seconds from the first submission.

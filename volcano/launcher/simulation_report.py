@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of simulations: one HTML page that needs nothing else, with timelines that one can zoom and pan.
 
 It makes no request to any host and keeps nothing, so that it works in a sandboxed frame too. Without scripts the

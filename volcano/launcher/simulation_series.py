@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPUs of a simulation over time: what each team held, and what waited. Pure."""
 
 from __future__ import annotations

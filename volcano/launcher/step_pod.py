@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the pod that a step runs in says: where Jobs go that name no namespace, and which run they belong to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a step of a pipeline speaks, fails, and is remembered on its Job."""
 
 from __future__ import annotations

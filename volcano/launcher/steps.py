@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bodies of the KFP steps: connect, do one thing, keep the record, fail with a message and an exit code.
 
 Each is a process of its own and may be killed and started again at any line; what must survive is on the Job.

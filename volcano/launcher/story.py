@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The story of a run in plain words, from the figures of its result."""
 
 from __future__ import annotations

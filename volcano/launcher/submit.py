@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Create a run's Job, once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures as SVG for the inside of an HTML page: ids that cannot clash, the page's own fonts and colours.
 
 Charts are drawn in the hexadecimal `Colour`s; in the page each is the CSS variable of its name, so that one drawing

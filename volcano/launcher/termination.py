@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Job that goes when its run is terminated, for a step that has no exit task beside it.
 
 Terminate reaches a step as SIGTERM, and so does the loss of its pod, after which the Job has to train on. Which it is

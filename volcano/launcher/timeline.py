@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What happened in the queue, read from the autoscaler's timeline (`queue.jsonl`).
 
 A series is a list of [time, value] steps: the value holds from its time until the next entry's. Times are Unix seconds.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The story of a Job: who changed what, when, why, and what training did after it.
 
 Joined from what several parts wrote: the Job's annotations (what was asked of it, and what became of that), the log of

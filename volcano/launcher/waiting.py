@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a Job does not run, or not with all its workers, in a sentence.
 
 Of a gang that its queue has not let in Volcano (1.15) writes no condition on the PodGroup, only an Event that names the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a Job has the size it has: each change with its reason and its cost, and what holds it now.
 
 From the decision logs of autoscalers, and the results of runs beside them; or, without those, from what is written on

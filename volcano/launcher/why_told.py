@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a Job has the size it has, in words. Pure."""
 
 from __future__ import annotations

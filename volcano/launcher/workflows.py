@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which pipeline runs live, by their Argo Workflows: KFP puts the run's id on each as a label.
 
 A Workflow is there before anything that its steps create, and KFP's time to live removes it an hour after its end. So

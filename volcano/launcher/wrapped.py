@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A KFP component as the workers of a Job: what it takes in, and what it leaves, on the Job's volume.
 
 KFP's launcher brings a step its input artifacts and takes its outputs away; on a Job's workers there is none. So the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bodies of the two steps around a KFP component that runs as the workers of a Job."""
 
 from __future__ import annotations

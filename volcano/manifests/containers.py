@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The container that trains, and those that come before it."""
 
 from __future__ import annotations

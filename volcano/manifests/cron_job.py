@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Volcano CronJob of a TrainingJob: for each time of its schedule Volcano makes the same Job under a new name.
 
 What else is derived from a Job's name comes from there at run time: Volcano labels each pod with it, Kubernetes puts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a pod asks for, in Kubernetes' words: requests, limits, and claims of devices that lie close to each other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What differs between two renderings: each difference with its path, the way people point at a field.
 
 Entries of lists are matched by the key that Kubernetes knows them by (a task, a container or a variable by its name),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each framework needs so that its pods find each other and its program starts: environment, command, plugins.
 
 Hosts are names in DNS that Volcano's svc plugin arranges; ports are fixed. A Job of fixed size knows all of it when it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Volcano Job of a TrainingJob, and the objects that it needs beside it.
 
 One Job, three tasks where it is elastic: `coordinator` and `core` are the gang, `elastic` is the surplus, and a resize

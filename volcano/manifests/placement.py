@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where pods may run, in Kubernetes' words: node affinity from the spec's words, beside what it says itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pod template of a role: one container that trains, and what it stands in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a field is, for a JSON Patch: JSON Pointers (RFC 6901)."""
 
 from __future__ import annotations

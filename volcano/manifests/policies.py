@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Volcano does when pods fail, go away, wait or finish: the policies of a Job and of its tasks.
 
 A scale-down deletes pods, which Volcano tells as PodEvicted, and often as PodFailed: a Job that resizes has no policy

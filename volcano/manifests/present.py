@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mappings that say only what there is to say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The priority of a Job: the classes that it needs, and the patch that changes it while the Job lives.
 
 What Volcano makes of a change (1.15.1, pkg/webhooks/admission/jobs/validate/admit_job.go and createOrUpdatePodGroup,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tree held against a cluster: what each queue is, and what it shall be."""
 
 from __future__ import annotations

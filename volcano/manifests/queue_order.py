@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In which order queues change, so that Volcano refuses none of the changes.
 
 Volcano looks at one queue at a time, and at once: what a queue gets, the one above it must have, and those beside it

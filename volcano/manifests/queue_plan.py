@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the queues that are there to those of a tree: the steps, in an order in which Volcano refuses none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps by which the ResourceQuotas of a cluster become a tree's; they have no order among themselves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queues of a cluster as they are: read from its objects, and held against a tree."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps by which a cluster's queues become a tree's: what each does, and why."""
 
 from __future__ import annotations

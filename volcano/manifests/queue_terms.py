@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What queues are to each other: their place in the hierarchy, their amounts, and the rules both have to keep.
 
 The rules are those of Volcano's webhook (validateHierarchicalQueue, validateHierarchicalQueueResources in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Queue and ResourceQuota objects of a QueueTree.
 
 A tree's objects carry the label `kfp-volcano/queue-tree`. Fields that the tree does not speak of (a queue's affinity,

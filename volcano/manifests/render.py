@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Templates to manifests.
 
 A template is JSON in which a value stands by `| tojson` only, and its text is parsed at once: no value can change a

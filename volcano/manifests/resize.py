@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The size of a Job, and the one patch that changes it.
 
 A resize replaces `elastic.replicas` and nothing else: minAvailable stays, so that growing never takes from others and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scheduler configuration that a QueueTree needs: `volcano-scheduler.conf`, with the reason for each line.
 
 Its shape is the one under which Volcano's behaviour was recorded and that `volcano.model` follows; what depends on the

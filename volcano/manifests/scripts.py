@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs that containers start with where training cannot start at once: POSIX shell, `sh -c SCRIPT`.
 
 They are part of the manifest, so that an image needs nothing of kfp-volcano. What a user wrote is passed as arguments,

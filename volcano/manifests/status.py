@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Volcano's phases of a Job in the few words that a follower needs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Manifests as YAML text for people: block style, no anchors, keys in the order they have.
 
 Written here and not with PyYAML, whose emitter takes most of the time of rendering. What is written is the least of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API server and Volcano's webhooks answer to a new or changed object.
 
 Sources: pkg/webhooks/admission/{jobs,podgroups,queues} of Volcano 1.15.1 and its CRDs. Messages are theirs, so that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which nodes a pod's own words admit: `nodeSelector` and the required part of `affinity.nodeAffinity`.
 
 Source: GetRequiredNodeAffinity (k8s.io/component-helpers/scheduling/corev1/nodeaffinity), Kubernetes 1.35.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes that are the same to every pod: one is looked at for all of them.
 
 A placement then costs a look at each state that nodes are in, and not at each node, and finds the same node.

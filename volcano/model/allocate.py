@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Actions `allocate` and `backfill`: which waiting pods get a node.
 
 Sources: pkg/scheduler/actions/{allocate,backfill}, Volcano 1.15.1; network topologies and partitions are left out.

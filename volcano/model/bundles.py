@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What may be taken of a gang together: its surplus, or all of it.
 
 Sources: pkg/scheduler/actions/utils/bundle.go, Volcano 1.15.1; partitions (sub-jobs) are left out.

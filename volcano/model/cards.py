@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cards of a node whose GPUs are shared, and what pods hold of each.
 
 Sources: GPUDevices and checkNodeGPUSharingPredicateAndScore (pkg/scheduler/api/devices/nvidia/vgpu) and

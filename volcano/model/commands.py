@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands: what a user asks of a Job or a queue, carried out once.
 
 Sources: addCommand, processNextCommand (pkg/controllers/job/job_controller_handler.go) and handleCommand

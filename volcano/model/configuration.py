@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scheduler's configuration: which actions run, and which plugins have a say, in tiers.
 
 Source: UnmarshalSchedulerConf (pkg/scheduler/util.go), pkg/scheduler/conf, Volcano 1.15.1. What the model does not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Kubernetes refuses in a container of a pod template.
 
 Source: validateContainerCommon and what it calls (pkg/apis/core/validation/validation.go), Kubernetes 1.35.

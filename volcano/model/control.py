@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order of things: controllers after every change, then a cycle of the scheduler.
 
 Whoever owns the objects calls these: the embedded cluster when something happened, tests and the simulator in turn.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API server does to a custom resource before and after the webhooks that change it.
 
 First it drops and fills in fields by the CRD; then webhooks may change the object; then its metadata and its fields are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Go says of a manifest that it cannot read into its types, which Volcano's webhooks do before they judge it.
 
 Source: UnmarshalTypeError of Go's encoding/json; the types are those of volcano.sh/apis 1.15 and k8s.io/api 0.35. A

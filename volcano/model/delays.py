@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Actions that a policy's `timeout` puts off, until they are due or something takes them back.
 
 Sources: CleanPodDelayActionsIfNeed, AddDelayActionForJob, cleanupDelayActions (pkg/controllers/job/job_controller.go)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Go's durations, as in a policy's `timeout`.
 
 Source: time.ParseDuration of Go, by which metav1.Duration is read.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Action `enqueue`: which gangs are let into their queues.
 
 Sources: pkg/scheduler/actions/enqueue/enqueue.go and capacity's JobEnqueueable

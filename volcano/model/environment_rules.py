@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Kubernetes refuses in a container's environment.
 
 Source: ValidateEnv, ValidateEnvFrom (pkg/apis/core/validation/validation.go) and the fields of a pod that a variable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finished Jobs whose time is over (pkg/controllers/garbagecollector, Volcano 1.15.1)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Actions `gangreclaim` and `gangpreempt`: a starving gang takes what all its waiting pods need at once.
 
 Sources: pkg/scheduler/actions/{gangreclaim,gangpreempt}, pkg/scheduler/actions/utils/{simulate,util}.go, Volcano

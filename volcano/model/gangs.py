@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gangs, as the scheduler sees them during one cycle.
 
 Sources: JobInfo (pkg/scheduler/api/job_info.go) and what the plugin gang asks of it (pkg/scheduler/plugins/gang),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Admission of Jobs: the CRD, the mutating webhook's defaults, the validating webhook's rules.
 
 Sources: pkg/webhooks/admission/jobs/{mutate/mutate_job.go,validate/admit_job.go}, Volcano 1.15.1.

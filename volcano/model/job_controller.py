@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The job controller: from a Job, its pods and what it is asked, to what shall change.
 
 Sources: pkg/controllers/job/job_controller_actions.go (syncJob, killPods) and what each state does with an action

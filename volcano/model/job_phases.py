@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The phases of a Job: from what it asks for and how many pods are where, to the phase that follows.
 
 Source: pkg/controllers/job/state, Volcano 1.15.1.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Volcano's webhook refuses in a new Job that the CRD's schema lets pass.
 
 Its sentences, in its order. Sources: pkg/webhooks/admission/jobs/validate/{admit_job.go,util.go}, Volcano 1.15.1.

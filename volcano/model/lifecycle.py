@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what happened to an object to what its Job's controller is asked to do.
 
 Sources: the event handlers (pkg/controllers/job/job_controller_handler.go), applyPolicies (job_controller_util.go),

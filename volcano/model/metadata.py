@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names, labels and annotations: what the API server asks of every object's metadata.
 
 Sources: k8s.io/apimachinery 0.35, pkg/api/validation/objectmeta.go and pkg/util/validation/validation.go.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Kubernetes calls a name, a label and its value: what is wrong with a text that shall be one.
 
 Source: k8s.io/apimachinery 0.35 (pkg/util/validation, pkg/api/validate/content). The sentences are theirs.

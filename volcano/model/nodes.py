@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes: what is free on them, whom they take, and which of several is best.
 
 Sources: NodeInfo (pkg/scheduler/api/node_info.go), the plugins predicates, deviceshare, nodeorder and binpack with

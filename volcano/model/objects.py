@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects as the model sees them: plain dicts by kind and key, and what may change about them.
 
 An object is never changed in place: a change carries the whole new object, so that whoever holds the old one may go

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who comes first: queues, gangs and victims.
 
 Sources: QueueOrderFn, JobOrderFn, VictimQueueOrderFn, BuildVictimsPriorityQueue

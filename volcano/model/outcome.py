@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a cycle writes down: pods' nodes and ends, PodGroups' phases and conditions, queues' allocations.
 
 Sources: getPodGroupPhase, jobStatus, updateQueueStatus (pkg/scheduler/framework/session.go), gang's OnSessionClose

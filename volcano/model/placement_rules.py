@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Kubernetes refuses in a pod's tolerations and node affinity.
 
 Source: ValidateTolerations, ValidateNodeSelector, ValidatePreferredSchedulingTerms

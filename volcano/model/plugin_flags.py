@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arguments of a Job's plugins, which Volcano reads with Go's package `flag`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The PodGroup of a Job: what the scheduler is told of its gang.
 
 Sources: createOrUpdatePodGroup, calcPGMinResources (pkg/controllers/job/job_controller_actions.go) and

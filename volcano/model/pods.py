@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pods of a Job as the job controller makes them, and what they tell of themselves.
 
 Sources: createJobPod (pkg/controllers/job/job_controller_util.go) and the plugins `env`, `svc` and `ssh`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Volcano's webhook refuses in a list of lifecycle policies.
 
 Source: validatePolicies (pkg/webhooks/admission/jobs/validate/util.go), Volcano 1.15.1.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Action `preempt`: within a queue, gangs of higher priority take places from others, then pods from their own gang's.
 
 Source: pkg/scheduler/actions/preempt/preempt.go, Volcano 1.15.1, without its topology-aware variant.

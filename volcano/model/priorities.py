@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Priority classes: which value a name stands for.
 
 Sources: Kubernetes' admission plugin `Priority` (plugin/pkg/admission/priority) and its two built-in classes.

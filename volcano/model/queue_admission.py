@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Admission of queues: the CRD, the mutating webhook's defaults, the validating webhook's rules with its messages.
 
 Sources: pkg/webhooks/admission/queues/{mutate/mutate_queue.go,validate/validate_queue.go}, Volcano 1.15.1, with the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queue controller: queues get their parent, open, and close with all that is below them.
 
 Sources: pkg/controllers/queue (queue_controller_action.go, queue_controller_handler.go, state), Volcano 1.15.1.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tree of queues: what each may use, and uses, during a cycle of the scheduler.
 
 Sources: buildHierarchicalQueueAttrs, checkHierarchicalQueue, updateQueueAttrShare

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Action `reclaim`: gangs below their minimum take pods' places from other queues.
 
 Source: pkg/scheduler/actions/reclaim/reclaim.go, Volcano 1.15.1.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pods of a Job against what its tasks ask for: which are missing, which are too many.
 
 Source: syncJob (pkg/controllers/job/job_controller_actions.go), Volcano 1.15.1. A rule that matters to a resize: a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Kubernetes refuses in a container's requests and limits.
 
 Source: validateResourceRequirements (pkg/apis/core/validation/validation.go) and the kinds of resources

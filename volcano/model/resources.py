@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Amounts of resources: Kubernetes quantities and sums of them, in thousandths of a unit."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One cycle of the scheduler: its actions in the configured order, then what came of them.
 
 Source: runOnce (pkg/scheduler/scheduler.go), Volcano 1.15.1.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one scheduling cycle works on: gangs, nodes and queues, as the objects say they are.
 
 Sources: openSession (pkg/scheduler/framework/session.go), buildHierarchicalQueueAttrs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plugin `ssh`: a key pair for each Job, with which its pods reach each other.
 
 Source: pkg/controllers/job/plugins/ssh/ssh.go, Volcano 1.15.1. The Secret is never changed: its list of hosts is that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decisions that are kept together or undone together.
 
 Source: pkg/scheduler/framework/statement.go, Volcano 1.15.1.

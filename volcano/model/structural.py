@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A CRD's structural schema at work, as the API server applies it to a custom resource.
 
 Fields the schema does not know are dropped, nulls taken out, defaults filled in, and what is left is checked. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pods, as the scheduler sees them during one cycle.
 
 Sources: TaskInfo (pkg/scheduler/api/job_info.go), getTaskStatus and the groups of statuses

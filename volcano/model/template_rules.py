@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Volcano's webhook refuses in a task's pod template: Kubernetes' own rules for pods, and those of NUMA policies.
 
 Sources: validateTaskTemplate, validateTaskTopoPolicy (pkg/webhooks/admission/jobs/validate/admit_job.go), Volcano

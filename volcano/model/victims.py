@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may be taken: what the plugins say of candidates, and how their answers combine.
 
 Sources: Reclaimable, Preemptable, UnifiedEvictable (pkg/scheduler/framework/session_plugins.go), ValidateVictims

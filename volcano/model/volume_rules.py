@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Kubernetes refuses in a pod's volumes.
 
 Source: ValidateVolumes, validateVolumeSource (pkg/apis/core/validation/validation.go), Kubernetes 1.35.

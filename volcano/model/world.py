@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A set of objects with an API server's manners: versions, owners, deletion; time and uids are passed in.
 
 The rules are those of the API server and its garbage collector; nothing here knows Volcano but through

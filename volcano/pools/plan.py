@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which nodes move from one pool of shared GPUs to another, each with the reason.
 
 A pool wants a node while it has less than its min, while a pod finds no room in it, or while it is fuller than

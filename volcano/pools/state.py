@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools as they stand: read from nodes and pods, and what would become of them if nodes moved.
 
 Whether a waiting pod would find room is asked of Volcano's own rules (`volcano.model`): cards, cpu and memory, labels

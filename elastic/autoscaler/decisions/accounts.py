@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each Job of a queue has had so far: GPUs over time, and resizes. Pure.
 
 Kept while it runs, for what is over cannot be asked any more; written to the decision log from time to time, and read

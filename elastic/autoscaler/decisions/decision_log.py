@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The decision log: what an autoscaler saw and decided, enough to decide it again, as JSON lines (`decisions-*.jsonl`).
 
 Kinds of lines, times in Unix seconds; values are in the form of `schemas.packing`::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What has changed from one snapshot of a queue to the next, as JSON; and the next one again, from that. Pure.
 
 Jobs, gangs and whatever else has a key are told one by one, and of those that were there only the fields that differ:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON lines in a folder: append-only files of bounded size, the oldest of which go.
 
 Files are `NAME-000001.jsonl`, `NAME-000002.jsonl`, …; the last one is written to. A line that a writer was killed in

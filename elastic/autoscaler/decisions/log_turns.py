@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The decision log read: each turn as it was, and decided again."""
 
 from __future__ import annotations

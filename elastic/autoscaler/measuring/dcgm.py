@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measurements from DCGM exporters themselves, where there is no Prometheus: what they serve in its text format."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measurements from outside, read in the background: what is asked for is read every few seconds, and grows old.
 
 Whatever fails to be read keeps its last values until they are stale. Then they are missing, never zero: a policy that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measurements from a Prometheus: GPUs by the DCGM exporter, CPU, memory and network by cAdvisor, and named queries.
 
 One instant query for each metric of all pods of the namespaces that are asked for, however many pods these are.

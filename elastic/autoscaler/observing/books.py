@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The records behind the index, each object put in and taken out by itself, and what that changes.
 
 Who counts where: a pod's GPUs in its PodGroup's queue, or what its label says; its owner is its Job, or else its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gangs that are within what their queue deserves: those that free GPUs serve, and whom the others are asked of. Pure.
 
 Each of the others is asked of one queue that has borrowed, so that no two give for it: of the one that is most over its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what is known of a Job and its pods to what a policy may know of it: an elastic Job, or a gang that waits.
 
 A gang that is not admitted yet has no pods: what it lacks is read off its Job, or off its PodGroup where Ray, Spark or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a cluster's objects come to for the autoscaler, kept up to date change by change.
 
 It keeps little of each object, updates what a change touches and nothing else, and says which queues that concerns: the

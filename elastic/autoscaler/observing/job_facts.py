@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What matters of a Job: its tasks, its range, what its annotations say of resizes, holds and progress.
 
 An annotation is read again only where its text has changed: training reports every few seconds, and most of a Job

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What pods ask of nodes, and whether a node takes them: equal needs are one object, for many pods have few kinds.
 
 A pod's shape is what tells it from others on every node: its requests, and the nodes that it may run on. Volcano's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes: what pods of any queue hold of them, and how many are in which state, as pods of some shapes see them.
 
 The states of nodes are counted anew only where something has changed: a change costs the same however many nodes there

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From watched objects to what a policy may know. Pure: objects and time come in."""
 
 from __future__ import annotations

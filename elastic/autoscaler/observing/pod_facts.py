@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What matters of pods and PodGroups, in little room: there are tens of thousands."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tree of queues: what each may use and deserves of the GPUs, and what pods hold, summed up along the tree.
 
 As Volcano's plugin `capacity` limits queues (`volcano.model.queues` is the same for all resources, cycle by cycle): a

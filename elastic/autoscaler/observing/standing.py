@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How gangs stand: elastic Jobs, gangs that wait, what was promised to whom, and who is asked to give.
 
 Reviewed owner by owner (Jobs, and PodGroups of no Job), when something of theirs has changed; what concerns several

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An index that follows a cluster, between the threads that tell it and the one that asks."""
 
 from __future__ import annotations

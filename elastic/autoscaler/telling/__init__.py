@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told of an autoscaler's work: to metrics, Events, logs and the timeline of a queue."""

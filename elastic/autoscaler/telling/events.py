@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kubernetes Events on Jobs: what was asked, what became of it, and why a Job stays as it is. A Recorder.
 
 A Job has one Event for each reason to leave it alone, counted on when the reason comes back, and two for each resize.

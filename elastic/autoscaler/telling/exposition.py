@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The autoscaler's address for those who watch it: `/metrics`, `/healthz` and `/readyz`.
 
 Metrics of several processes are served as one page: each series has the label `actor`, so that no two are the same,

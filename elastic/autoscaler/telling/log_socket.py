@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Log lines of several processes of a machine in one stream: each is a datagram to a socket in the file system.
 
 Ray would put a prefix before each line that a worker prints, which then is no JSON any more.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The autoscaler's log: a Recorder that tells what changes, and the forms in which log lines are written.
 
 A line of JSON holds `time` (RFC 3339), `level`, `logger` and `message`, and where it is about one `queue`, `job`,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What libraries print, as lines of the log: Ray tells of its workers' deaths on standard output, in colours."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The timeline of a queue on disk: `queue.jsonl`, one JSON object a line, written by the leading autoscaler.
 
 Two kinds of lines, times in Unix seconds; a line is written only when something in it has changed::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told of an autoscaler's work: to a decision log, to metrics, to Events, to a queue's timeline.
 
 Nothing of it is needed to go on; a recorder that fails stops nobody from scaling.

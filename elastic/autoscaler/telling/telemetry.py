@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The autoscaler's own Prometheus metrics: a Recorder that counts.
 
 Each actor counts for the queues that it leads; the supervisor serves what all of them have counted at one address

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tells recorders what happens in the queues that are led; that one of them fails stops nobody from scaling."""
 
 from __future__ import annotations

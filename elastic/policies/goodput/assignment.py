@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which option each Job of a queue takes: an integer programme, solved exactly by HiGHS, priority by priority. Pure.
 
 For the Jobs of one priority, x[j,o] = 1 where Job j takes its option o, and y[k,p] pods of kind k go to pool p:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What physically fits, as few linear rows: nodes that are alike are one pool. Pure.
 
 Whether pods fit on nodes is a packing, and linear all the same where each pod size divides the next (1, 2, 4, 8 GPUs):

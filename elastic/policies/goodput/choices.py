@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plain problem behind the policy: one option for each Job, at the least cost, within what fits. Pure."""
 
 from __future__ import annotations

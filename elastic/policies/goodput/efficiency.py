@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much a sample is worth in a batch of a size, and with it a Job's goodput at a number of workers. Pure.
 
 A larger batch makes a better step, but not as much better as it has more samples. With the gradient noise scale `f`

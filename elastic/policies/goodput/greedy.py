@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The good answer at hand: from the smallest sizes upwards, always the step that gains most for its GPUs. Pure.
 
 The classic of multiple-choice knapsacks (Sinha and Zoltners 1979): of each Job's options only those on the lower convex

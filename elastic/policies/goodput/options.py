@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each size is worth to a Job, and to the queue. Pure.
 
 The queue's aim is that Jobs end soon, on average, and none is forgotten: the most sum of w*log(G), where G is a Job's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The policy `goodput`: sizes for all Jobs of a queue at once, by what each would make of its GPUs. Pure.
 
 Waiting gangs come first, as for any policy. What remains is a plan: who should have how much once all that is to move

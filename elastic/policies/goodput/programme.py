@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The integer programme of one priority: its rows, its relaxation and its exact solution, by HiGHS. Pure."""
 
 from __future__ import annotations

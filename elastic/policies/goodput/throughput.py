@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast a Job would train with a number of workers, from how fast it did. Pure.
 
 The model is Pollux's (Qiao et al., OSDI'21, equations 7 to 11), for training that accumulates no gradients (s = 0):

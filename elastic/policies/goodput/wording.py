@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the policy `goodput` decided, in words and numbers. Pure."""
 
 from __future__ import annotations

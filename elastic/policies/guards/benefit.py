@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether growing pays: what it saves over the remaining work against what the resize costs. Pure.
 
 With throughput T(n) at n workers and `left` seconds of work at the present one, growing from n to m workers saves

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stops all automatic resizes of a queue: repeated failures, and a cluster that has not been seen. Pure.
 
 All of them, also those that are owed to a gang. What is believed of the cluster is wrong then, and a Job that shrinks

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a Job trains well enough to be given more. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A policy within its guards.
 
 A guard that only struck out decisions afterwards would let a gang starve: the policy would name a Job that may not give

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often a Job is resized: one resize at a time, a cooldown, a budget for each hour, and a pause after failures.
 
 Pure. What a gang is owed waits for none of these but for a resize that is open, and for one that has just failed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A person's word: it wins over whatever is automatic, and expires. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a Job's workers hold GPUs at all, and what becomes of a Job where some find no node. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a guard says of a Job. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How readily and how fast a size follows its recommendations: stabilisation windows, then limits of rate. Pure.
 
 Source: horizontal.go, stabilizeRecommendationWithBehaviors, convertDesiredReplicasWithBehaviorRate and their

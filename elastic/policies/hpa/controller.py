@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One turn of the controller for one target, in the order of Kubernetes' own, and what it says about it. Pure.
 
 Source: horizontal.go, reconcileAutoscaler. What touches the API is left to the caller: reading the scale and its pods,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a Job changes or stays, in one word and one sentence with its numbers. Pure."""
 
 from __future__ import annotations

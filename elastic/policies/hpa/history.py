@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the algorithm remembers of a target: its recent recommendations, and the changes of size it made. Pure.
 
 Kept by whoever runs it: a value goes in, a new one comes out. Slots that are too old are used again, one at a time, so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics of a spec, one by one and together: what each calls for, and the most that any calls for. Pure.
 
 Source: horizontal.go, computeReplicasForMetrics and the computeStatusFor…Metric functions; the messages are theirs.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Go's arithmetic where Python's differs: division that rounds towards zero, floats without exceptions, 32 bits. Pure.
 
 The algorithm is specified by what Go computes; a ratio that is off by one rounding is another number of replicas.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How what a queue's Jobs may take, or have to give, is shared out among them, in whole sizes. Pure.
 
 One order for the whole queue: who may grow grows by single sizes, of the highest priority first and among those the

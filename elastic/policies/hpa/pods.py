@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A target's pods as the algorithm sees them: what each asks for and uses, and which of them count. Pure.
 
 Source: replica_calculator.go, groupPods and calculateRequests.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The policy `hpa`: Kubernetes' horizontal autoscaling of each elastic Job of a queue, within what the queue has. Pure.
 
 Each Job is one target of the algorithm, exactly (`controller.reconcile`): metrics call for a size, windows and rates

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a queue's own metrics leave its Jobs: how many GPUs more, or fewer, and why. Pure.
 
 A metric of load that falls as replicas are added calls for a number of replicas by its ratio to the target. A queue's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a metric to a number of replicas: the ratio of what is to what should be, times what there is. Pure.
 
 Source: replica_calculator.go and metrics/utilization.go. Values are whole thousandths, and averages are whole numbers

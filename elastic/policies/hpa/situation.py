@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a turn of the policy came to for the whole queue, before each Job's windows and rates. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a queue's snapshot knows of one Job's workers, as the metrics that the algorithm asks for. Pure."""
 
 from __future__ import annotations

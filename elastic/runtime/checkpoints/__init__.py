@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints and the final model: whatever is there under its name is whole, or is found out.
 
 A checkpoint is a folder `step-<steps>-<lineage>/` with the state and, written last, the manifest that makes it one

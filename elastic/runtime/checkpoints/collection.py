@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checkpoints of one training, in a store."""
 
 from __future__ import annotations

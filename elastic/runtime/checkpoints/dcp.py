@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pieces of sharded tensors on storage, as `torch.distributed.checkpoint` has them: a folder that its tools read too.
 
 Each process writes a file, and the first one the `.metadata` that tells what is where. Any number of processes reads

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The finished training's model: `final/model.pt` with its manifest, in the job folder."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a checkpoint is and what is in it: the file that makes it one.
 
 `manifest.json` is written last. It holds the size and SHA-256 of each other file and a digest of itself, so that no

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process has of tensors that are sharded over its worker, apart from all else in a state.
 
 A checkpoint has the state in one file, with empty tensors where these are, and their pieces in others (`dcp`).

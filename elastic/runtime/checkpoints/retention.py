@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which checkpoints stay: the newest ones, and the best by a metric."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes checkpoints beside training."""
 
 from __future__ import annotations

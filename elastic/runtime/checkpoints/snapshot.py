@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A copy of a training's state in memory of its own, made while training goes on.
 
 Only an update changes the tensors of a model and its optimizer. So they are copied while the gradients of the next step

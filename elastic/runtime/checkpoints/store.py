@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where checkpoints are: a folder on a volume, or a place behind a URL that fsspec reaches (S3, GCS, …).
 
 Both give one promise: a file is under its name only when it is whole, or its digest tells. Nothing is renamed but

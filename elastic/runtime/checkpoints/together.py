@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of a worker that write a checkpoint together."""
 
 from __future__ import annotations

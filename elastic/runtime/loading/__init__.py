@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The samples of a training's shares, fetched ahead by processes of PyTorch's DataLoader.
 
 A DataLoader by itself goes through a sampler's list, and what it has read ahead is lost when the list changes. Here the

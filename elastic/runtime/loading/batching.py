@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What becomes of a share's samples before they are given to the training code."""
 
 from __future__ import annotations

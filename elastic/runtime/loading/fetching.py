@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fetching single samples: in the training's process, or in processes of a DataLoader."""
 
 from __future__ import annotations

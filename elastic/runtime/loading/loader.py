@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training loop goes through: shares, and their samples."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Samples on their way from one process to another: all their numbers in one piece of shared memory for each dtype.
 
 PyTorch sends each tensor in shared memory of its own, behind an open file. A few thousand samples that are kept would

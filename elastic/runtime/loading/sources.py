@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a share's samples come from: this process, or others that fetch ahead."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Samples that were fetched, and those that are to be, by their positions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that can only be read on, as a dataset whose samples have numbers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a scheduler is that places all jobs itself, each interval anew. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts jobs on nodes one after another, always where most is free: as the published schedulers do. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Optimus (EuroSys'18) as it was published with Pollux, with an oracle instead of its own estimates. Pure.
 
 Each job gets one GPU while there are any, in their order; the others go, one at a time, to the job whose end comes

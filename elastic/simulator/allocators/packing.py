@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts jobs of given numbers of GPUs on nodes, moving as few as it takes. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pollux (OSDI'21): GPUs by what all jobs together make of them, so that none falls far behind. Pure.
 
 What is made most is the published objective: the power mean, with p = -1, of the jobs' speed-ups over an equal share of

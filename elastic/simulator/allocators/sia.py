@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Like Sia (SOSP'23): one configuration for each job, by an integer programme over the GPU classes. Pure.
 
 A configuration is a number of GPUs of one class: a part of a node each of which divides the next, or whole nodes. Of

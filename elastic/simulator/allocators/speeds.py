@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job is expected to make of GPUs, by what its own training has seen so far. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tiresias (NSDI'19) as it was published with Pollux: two queues by the service a job has had. Pure.
 
 A job begins in the first queue and goes on in the second once it has run for `THRESHOLD_GPU_S` over all its GPUs; it

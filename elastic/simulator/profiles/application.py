@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An application by its profile: what a step takes, what a batch is worth, how long its training is. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which batch a training chooses for itself, by what it has measured: as AdaptDL's agent does in each job. Pure.
 
 The step's time is fitted to what was measured (`policies.goodput.throughput`: Pollux' model, solved otherwise than by

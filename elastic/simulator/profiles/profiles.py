@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The applications that were profiled, and the work of jobs that train them. Pure, but for `read`."""
 
 from __future__ import annotations

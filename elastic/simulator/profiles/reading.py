@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the profiles of applications from files as Pollux' artifact has them (`simulator/traces`).
 
 For each application a folder with `placements.csv` (placement, local_bsz, step_time, sync_time; a placement is a digit

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a step of an application takes, by where its workers are and how much each has to do. Pure.
 
 As the simulator of Pollux does it (OSDI'21 artifact, `simulator/applications.py`): a placement that was profiled, or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training by its profile, second by second as the simulator of Pollux counts it. Pure.
 
 `advance` is `Job.step` of that simulator: an epoch's last part is rounded to whole seconds, and the batch is chosen

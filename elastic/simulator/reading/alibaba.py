@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Alibaba's GPU clusters (alibaba/clusterdata): the tasks of v2020, and the pods of v2023.
 
 v2020, `pai_task_table.csv`: `job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,

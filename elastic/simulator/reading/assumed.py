@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what a trace tells of its jobs to a scenario, by stating what it does not tell."""
 
 from __future__ import annotations

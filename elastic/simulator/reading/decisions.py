@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The autoscaler's own decision log as a trace: what came to the queues, how large it was, and what was left of it.
 
 The log is a turn of a queue after another (`elastic.autoscaler.decisions`). It knows of a gang that is not elastic as

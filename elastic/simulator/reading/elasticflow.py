@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ElasticFlow's traces of Microsoft's research platform: `job_id,submission_time,…,num_gpu,duration` (seconds).
 
 microsoft/elasticflow-traces, published with "ElasticFlow" (ASPLOS'23); the raw ones lack model, batch and deadline,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Entries of a JSON list: what each field says, and what is wrong with it by entry and field."""
 
 from __future__ import annotations

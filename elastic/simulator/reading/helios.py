@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Helios, SenseTime's clusters of 2020, by virtual cluster.
 
 `job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue` (S-Lab-System-Group/

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster as it is at a moment, from what `kubectl get vcjob,podgroup,queue,node,pod -o json` prints.
 
 Objects are read as the autoscaler reads them (`elastic.autoscaler.observing`). Pods and PriorityClasses may be missing:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Philly, Microsoft's clusters of 2017: the table that AdaptDL's artifact has of it, and the original log.
 
 The table is `timestamp,duration,num_gpus,gpu_time,cluster`, its jobs nameless. The log, `cluster_job_log` of

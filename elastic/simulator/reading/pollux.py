@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pollux' and Sia's workloads: `name,time,application,num_replicas,batch_size`, and what was measured of each.
 
 Published with "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning" (OSDI'21; petuum/adaptdl,

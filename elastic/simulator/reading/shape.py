@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes of a cluster, where a trace does not tell them: as a user writes them, or as many as its jobs need."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a user names as a trace: a file, one that is packed, or one within an archive; and its text."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a cluster's jobs stand at a moment: what they hold, what they wait for, and what is left to do."""
 
 from __future__ import annotations

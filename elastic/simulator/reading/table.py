@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of text, line by line: what each field says, and what is wrong with it by line and column."""
 
 from __future__ import annotations

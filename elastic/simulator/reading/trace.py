@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one door to traces: whatever is named, in whatever format, as a scenario."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small network on scikit-learn's handwritten digits, with as many workers as the Job has at the moment.
 
 `python train.py` trains with one worker, without any Job.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fit a line with a learner that holds the weight and actors that compute gradients for it, over plain sockets.
 
 Actors read the learner's host from the list that Volcano mounts in every pod.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sum up with MPI: each process adds its part of a series of numbers, an all-reduce makes the sum of all of them.
 
 Started by mpirun. With `--checkpoint` it goes on where the processes before it ended, with whatever number there are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fit a line with data-parallel PyTorch: each process computes a gradient on its share, all of them sum it up (gloo).
 
 Started by torchrun. With `--checkpoint` it goes on where the processes before it ended, with whatever number there

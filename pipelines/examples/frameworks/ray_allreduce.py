@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fit a line on Ray: in each round every GPU's node computes a gradient on its share, the driver sums them up.
 
 Nodes that come take part in the next round, those that go in none. With `--until` it trains until somebody creates

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fit a line with mirrored variables: each replica a share of the samples, the gradients summed over all of them.
 
 The replicas are the devices of all workers, or of this pod where it is alone. With `--checkpoint` it goes on where the

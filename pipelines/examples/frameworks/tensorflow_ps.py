@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fit a line with parameter servers: workers compute steps on variables that the servers hold; the chief says when.
 
 The chief writes checkpoints; the evaluator, which is no part of the cluster, computes the loss of each that it finds,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The images: letters in the fonts that come with Matplotlib, turned, moved, scaled and with noise on them.
 
 The fonts of the test are not those of the training.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small convolutional network to read letters in fonts that it has not seen.
 
 `python train.py` trains with one worker, without any Job.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Digits with MPI: each process computes the gradient of its share of a batch, an all-reduce adds them up.
 
 Started by mpirun; `python train.py` trains with one process. With `--checkpoint` it goes on where the processes before

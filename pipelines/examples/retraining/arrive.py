@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lets data arrive: writes part of scikit-learn's handwritten digits into a folder, as `part-<n>.npz`.
 
 `python arrive.py DIR 0 1 2` writes three of the nine parts.

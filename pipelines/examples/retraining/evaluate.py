@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares two models of `train.py` on the samples that it leaves out, and writes what it found.
 
 The result is `{"metric": "accuracy", "candidate": 0.9, "deployed": 0.8}`; `deployed` is null where nothing was.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small network on the `.npz` files of a folder, with as many workers as the Job has at the moment.
 
 Each file holds `images` (n, 64) and `labels` (n). Every fifth sample of a file is left out: `evaluate.py` uses those.

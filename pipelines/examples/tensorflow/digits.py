@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data of both programs, scikit-learn's handwritten digits, and the network that learns them."""
 
 import numpy as np

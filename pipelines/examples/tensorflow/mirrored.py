@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Digits with MultiWorkerMirroredStrategy: at a change of size all workers begin anew from the checkpoint.
 
 `python mirrored.py` trains with one worker, without any Job. Which samples a step takes does not depend on the number

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Digits with ParameterServerStrategy: servers hold the variables, workers compute steps on them, the chief says when.
 
 Steps are asynchronous, so a run is not repeated to the last digit. Variables are gone with the servers that hold them:

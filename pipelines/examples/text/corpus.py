@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The text: Python's own standard library, which every interpreter has.
 
 A sample is a few lines of one of its packages, and the label is which. Names of the packages themselves are left out,

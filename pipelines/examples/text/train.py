@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains a text classifier: to which package of Python's standard library do a few lines belong?
 
 `python train.py` trains with one worker, without any Job.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Agents as the pods run them, and a coordinator's service of generations."""
 
 from __future__ import annotations

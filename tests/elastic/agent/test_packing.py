@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent as one file runs where nothing of this package is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster in virtual time: the embedded cluster's objects and Volcano's model, with pods that only say they run.
 
 Nothing happens between two calls: `settle` lets controllers, scheduler and nodes act until all is quiet.

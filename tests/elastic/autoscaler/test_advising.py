@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Advice stands on the Job, and is written when it changes."""
 
 from __future__ import annotations

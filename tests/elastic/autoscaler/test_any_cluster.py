@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano autoscaler run` on any cluster with Volcano: what its users see, whoever is killed meanwhile."""
 
 from __future__ import annotations

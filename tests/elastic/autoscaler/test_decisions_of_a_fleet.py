@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fleet's decision log, in virtual time: what is in it after a Job's life, and that it can be decided again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Resizes carried out, in virtual time: to the end, and to the same end after a death at any line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever befalls replicas of the autoscaler, they harm nobody; and once it is over, queues come to rest.
 
 Each run is a random cluster with random people, Jobs and policies, and two real Fleets that are killed, cut off and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fleet that leads one queue, in virtual time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The namespace of the Leases, where it is missing."""
 
 from __future__ import annotations

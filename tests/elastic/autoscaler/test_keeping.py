@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unfit nodes are seen to by the autoscaler, whoever follows their Jobs or does not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases: taken, kept, given back, handed on, run out."""
 
 from __future__ import annotations

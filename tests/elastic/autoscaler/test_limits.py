@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits of Jobs in time, kept by the autoscaler whoever follows them or does not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fleet that leads several queues, and what it tells, in virtual time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Policies in files, read again when they change."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs, as real processes on a real host: the actor and the coordinator, killed and going on."""
 
 from __future__ import annotations

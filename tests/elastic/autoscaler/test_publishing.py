@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Progress onto the Job: seldom, the newest, with its history, and through outages."""
 
 from __future__ import annotations

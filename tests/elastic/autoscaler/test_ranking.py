@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Classes are changed on the Job together with the reason, and a person's choice is where a policy starts from."""
 
 from __future__ import annotations

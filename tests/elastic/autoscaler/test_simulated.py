@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator decides as a fleet does: the same scenario, once simulated, once over objects in virtual time."""
 
 from __future__ import annotations

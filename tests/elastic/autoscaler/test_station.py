@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What runs in an actor: a fleet that leads what it is told to, made anew when it fails, and measured."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor: actors know what is theirs, and whoever asks learns how they are."""
 
 from __future__ import annotations

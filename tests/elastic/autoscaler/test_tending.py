@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Beside sizes: classes and requests follow what a Policy says, turn by turn."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is decided about pods whose preflight failed: laws for any Job, pods, nodes and time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scripts to check, written around the lines in question."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole of a reading: examples, codes and their page, places, what is silenced, what cannot be read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KV201 to KV206: which samples are fed, and in which order."""
 # ruff: noqa: E501 - the lines of the scripts are data
 

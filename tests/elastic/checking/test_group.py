@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KV501 and KV503: collectives, and what the Job decides."""
 
 from __future__ import annotations

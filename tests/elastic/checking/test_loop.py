@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KV502, KV504 to KV507, KV601 and KV602: the body of a loop over shares, and the network."""
 # ruff: noqa: E501 - the lines of the scripts are data
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KV101 to KV106: learning rates, batches, schedules."""
 # ruff: noqa: E501 - the lines of the scripts are data
 

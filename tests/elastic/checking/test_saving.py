@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KV301 to KV306: checkpoints and seeds."""
 # ruff: noqa: E501 - the lines of the scripts are data
 

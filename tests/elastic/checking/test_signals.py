@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KV401 to KV403: SIGTERM, and how a script leaves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was told before stays known, whoever has forgotten it."""
 
 from __future__ import annotations

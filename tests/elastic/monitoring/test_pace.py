@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A loss that slows down at a resize is told apart from one that levels off or trembles."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A number that leaps up: independent of scale, deaf to one hard batch, and never blind to NaN."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The watch: what follows, for how long, and which batches are left out."""
 
 from __future__ import annotations

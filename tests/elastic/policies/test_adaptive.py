@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When `adaptive` is aggressive, when careful, and what becomes of that in decisions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Experiments: which Job is in which arm, and what the arms do with one room."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From Policies as they are written to what decides."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is owed what: fair share among queues, gangs before surplus, and the order in which Jobs give."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole histories of a queue under each policy: Jobs and gangs come and go, nodes are lost, resizes fail."""
 
 from __future__ import annotations

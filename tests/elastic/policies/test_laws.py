@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laws of guarded policies, on random queues."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Classes follow waiting, completion and progress, within a range."""
 
 from __future__ import annotations

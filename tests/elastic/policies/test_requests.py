@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Advice on requests follows the peak of what was used."""
 
 from __future__ import annotations

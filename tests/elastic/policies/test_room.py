@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Room counts whole workers on single nodes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tally says what a draft would say."""
 
 from __future__ import annotations

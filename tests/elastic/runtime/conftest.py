@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs of real processes that train the same model on the same data."""
 
 from __future__ import annotations

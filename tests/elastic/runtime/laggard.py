@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training script one of whose workers is slow, or hangs once.
 
 Run by `runpy` with ENVIRON, EPOCHS, SLOW (seconds a step, by pod) and HANG (the pod that hangs at its tenth share,

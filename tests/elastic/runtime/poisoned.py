@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training script whose loss leaps up: a few samples are garbage in one epoch, and the model learns from them.
 
 Run by `runpy` with ENVIRON, EPOCHS and PACE (seconds a step) as globals.

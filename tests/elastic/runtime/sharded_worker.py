@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training script of the tests for workers of several processes: `worker.py` in float64, sharded by FSDP2.
 
 Run by `runpy` in a process of its own, with ENVIRON, EPOCHS and PACE (seconds a step) as globals; without SHARDED the

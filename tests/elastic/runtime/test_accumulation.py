@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shares that are fed in parts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is drawn at random while a share is trained follows from the share, never from what was drawn before."""
 
 from __future__ import annotations

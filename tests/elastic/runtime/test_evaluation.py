@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Evaluations are shared among workers, and come to what one worker would have found."""
 
 from __future__ import annotations

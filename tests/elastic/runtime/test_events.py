@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process's log of operations: whole lines from any thread, and training never notices it."""
 
 from __future__ import annotations

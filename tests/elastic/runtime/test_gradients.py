@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sums of gradients over workers, by workers that are only numbers here."""
 
 from __future__ import annotations

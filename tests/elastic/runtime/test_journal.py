@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ledger on a full volume: training waits, and no entry is lost or torn."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base values times what the rule says, and never anything else."""
 
 from __future__ import annotations

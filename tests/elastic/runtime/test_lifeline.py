@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the lighthouse's status page says, read from a real one."""
 
 from __future__ import annotations

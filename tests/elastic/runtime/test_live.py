@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real workers that join, leave and die: the same batches and the same losses as one worker alone, always."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real workers of which one is slow, or hangs."""
 
 from __future__ import annotations

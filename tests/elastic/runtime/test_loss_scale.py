@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A loss that is scaled for float16: the same training, but for updates that overflow."""
 
 from __future__ import annotations

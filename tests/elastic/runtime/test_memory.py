@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script says that ran out of memory."""
 
 from __future__ import annotations

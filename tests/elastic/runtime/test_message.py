@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What workers decide together after a step, from the rows all of them see."""
 
 from __future__ import annotations

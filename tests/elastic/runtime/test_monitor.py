@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A loss that leaps up is seen, rolled back and explained; evaluations are shared, and end a training together."""
 
 from __future__ import annotations

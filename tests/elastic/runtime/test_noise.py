@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gradient noise scale, from lengths alone."""
 
 from __future__ import annotations

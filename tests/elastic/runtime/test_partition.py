@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real workers on a network that is cut in two: one side at most trains, and they come together again."""
 
 from __future__ import annotations

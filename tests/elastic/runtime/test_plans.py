@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random trainings of real workers: sizes, batches, seeds and everything that happens to them drawn at random."""
 
 from __future__ import annotations

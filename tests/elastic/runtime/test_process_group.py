@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Process groups that are laid anew for each quorum."""
 
 from __future__ import annotations

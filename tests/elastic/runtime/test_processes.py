@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers of two processes each: to the others one worker, to the samples as many processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What training tells of itself: its history, and how the coordinator puts it together."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training begins with, what it leaves, and whose checkpoints it takes."""
 
 from __future__ import annotations

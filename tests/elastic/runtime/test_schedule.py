@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's schedulers as functions of samples."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which models are taken for sharded, and which are refused; without any other process."""
 
 from __future__ import annotations

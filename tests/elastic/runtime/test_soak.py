@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything that may happen to the workers of a training, for minutes on end; the model that comes out is as good."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast training was with each number of workers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Torchrun within a pod, with programs that end in every way: how the pod ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is found to hold the others up, and who is not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sums over the processes of workers, with siblings that are only told of."""
 
 from __future__ import annotations

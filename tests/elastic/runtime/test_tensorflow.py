@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order of the samples as a pipeline of TensorFlow: each once an epoch, whatever the sizes were."""
 
 from __future__ import annotations

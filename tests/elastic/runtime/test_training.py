@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loop as its users meet it: alone, with wrong settings, used wrongly."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the loss goes, and when that counts as running away."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which worker the watchdog takes for one that hangs, and what becomes of it."""
 
 from __future__ import annotations

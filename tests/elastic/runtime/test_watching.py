@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a worker does about what the watch sees, step by step, with real state and checkpoints."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training script of the tests: what a user would write, on data small enough to compare by hand.
 
 Run by `runpy` in a process of its own, with ENVIRON, EPOCHS, PACE (seconds a step) and SLOWNESS (seconds a sample) as

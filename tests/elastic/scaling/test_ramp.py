@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way from one learning rate to the next."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The laws of the rules for the learning rate."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The batch of a number of workers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The laws of sharding, by their names in the design's reference (I1 … I13), over random trainings."""
 
 from __future__ import annotations

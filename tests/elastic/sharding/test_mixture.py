@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Classes in stated proportions, step by step."""
 
 from __future__ import annotations

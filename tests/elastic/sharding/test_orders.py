@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Orders for datasets on disk: bijections that keep neighbours together."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shares that follow what was measured, decided alike by all who saw the same."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a plan says of a training that is still to come, and of arguments that cannot be. The laws: test_laws.py."""
 
 from __future__ import annotations

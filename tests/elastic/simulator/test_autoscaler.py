@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laws of the autoscaler's turns under the virtual clock."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laws of the engine for everything that Volcano schedules."""
 
 from __future__ import annotations

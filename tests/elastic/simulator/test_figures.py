@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of outcomes: hand-computed tables, numpy as the oracle, and what must not matter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laws of the engine for schedulers that place all jobs themselves at intervals."""
 
 from __future__ import annotations

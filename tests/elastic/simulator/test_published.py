@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was published of Tiresias and Optimus in Pollux' artifact comes out to the second, and Pollux close to it."""
 
 from __future__ import annotations

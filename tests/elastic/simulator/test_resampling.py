@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads drawn anew from a scenario's own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laws of the scheduler that is kept from cycle to cycle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenario documents: what is drawn of them, and that equal seeds draw the same."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises, and where they break; the load at which they do; and the small scenario that shows it."""
 
 from __future__ import annotations

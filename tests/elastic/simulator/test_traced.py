@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work of which only a duration is known."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which of two policies is better: scipy as the oracle, and what must not be said."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What would change, and for whom."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`kfp-volcano autoscaler run` as a process beside a cluster, with all that it starts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures for tests that run on any cluster with Volcano, whatever it has; such a test is marked `anywhere`."""
 
 from __future__ import annotations

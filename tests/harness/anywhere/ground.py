@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test's own ground on a cluster: a namespace and queues that go with it, and Jobs whose pods run a shell script."""
 
 from __future__ import annotations

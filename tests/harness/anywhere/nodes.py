@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes that a test makes on any cluster, with a small kubelet for them: pods there are said to run, and end when told.
 
 What needs several nodes, many GPUs or the loss of a node can be tried so on every cluster, and harms nobody: only pods

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where on an unknown cluster a test's pods may run, and what they can do there: found by looking and trying."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queues of a test's own on a real cluster."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether this project's checks and a real API server say the same of a document: both take it, or both refuse it.
 
 Refused at the same object, too: each change that alone makes the server refuse has to be where the checks find fault.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Argo's Workflows, as far as this project looks at them: any Workflow, without the program that would run it."""
 
 from __future__ import annotations

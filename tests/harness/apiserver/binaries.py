@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs of a real API server, built from their Go modules into a cache folder.
 
 `python tests/harness/apiserver/binaries.py` builds what is missing and prints the folder; with `--buildable` it only

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A certificate authority for one API server, and the keys it needs, as files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small client of the API server, made for asking many things fast and for looking at refusals closely.
 
 It speaks plain JSON over a pool of connections and may be used by several threads at once. It checks nothing itself:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A proxy that does harm: it stands between a client and an API server, or plays a server that is never well.
 
 Requests come as plain HTTP. Each is answered by the next fault that was planned for requests like it, or else passed

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of a real API server, for any test; a test that uses one is marked `cluster`."""
 
 from __future__ import annotations

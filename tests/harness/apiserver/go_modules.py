@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of public Go modules: CRDs that other projects publish with their code. Fetched by Go, never copied here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Volcano and the nodes would do, by hand: phases of Jobs, and pods that say that they run."""
 
 from __future__ import annotations

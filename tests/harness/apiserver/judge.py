@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a real API server says to everything that one Job brings about.
 
 A Job's CRD knows the types of a pod template and not its rules; Volcano's webhook asks Kubernetes' own validation of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node's kubelet, as far as its logs go: the API server asks it, and it answers what a test has printed."""
 
 from __future__ import annotations

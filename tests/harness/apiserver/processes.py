@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Server processes that end with the tests, however these end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Kubernetes API on loopback: etcd, kube-apiserver, and the controllers of the control plane where asked for.
 
 Volcano's CRDs and admission policies are installed; Volcano's own programs and kubelets are not there. Everything is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The description of KFP's API that `kfp_server_api` carries, as values: operations, and the types of what they take.
 
 The package is generated from KFP's OpenAPI document and does not ship it. Its models hold their part as data; the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A KFP backend on a port of this machine: strict on every request, with a memory, and ill when it is told to be."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a KFP backend remembers and how it answers: experiments, pipelines and versions, runs, recurring runs.
 
 Written from kubeflow/pipelines 2.17.0, backend/src/apiserver (server/*.go, resource/resource_manager.go, list/,

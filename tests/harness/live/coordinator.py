@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The coordinator's process.
 
 Run by `runpy` with HOST, READY (an event) and REPORTS (a file) as globals.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Job of real processes: a coordinator and workers that come and go."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Addresses for the pods of a Job on one machine, and networks that can be cut in two."""
 
 from __future__ import annotations

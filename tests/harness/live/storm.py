@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random joins, leaves, kills, hangs and cuts of a Job's workers, one after the other, and what each cost."""
 
 from __future__ import annotations

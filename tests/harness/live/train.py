@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training script on generated data; `step` takes as long as PACE says, whatever the machine.
 
 Run by `runpy` with ENVIRON, EPOCHS, SIZE, BATCH, PACE (seconds a step) and DTYPE as globals. The pace stands for a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The published schema of pod templates: Volcano's definition of a Job, with Kubernetes' rules for single fields.
 
 The CustomResourceDefinition knows the types of a pod template alone. What Kubernetes asks of a field by itself, names,

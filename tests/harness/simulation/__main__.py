@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m simulation FIRST COUNT [STRIDE]`: runs with these seeds, one JSON object a line; a single one tells all.
 
 A program of its own, so that processes are forked from one that has no threads.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong in a run of the simulation, and where it went wrong already."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold of every run, whatever goes wrong."""
 
 from __future__ import annotations

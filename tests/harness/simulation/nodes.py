@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kubelets of the simulation: pods that have a node start after a while, print, end, and go when they are told to."""
 
 from __future__ import annotations

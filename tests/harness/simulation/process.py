@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process of the simulation: really forked, and really killed by SIGKILL, so that nothing it had to say is said.
 
 Both ends speak over a pipe. The process asks, the simulation answers: one request of the API server, one piece of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run of the DAG under faults: its steps as processes that are killed and retried as KFP does, in virtual time."""
 
 from __future__ import annotations

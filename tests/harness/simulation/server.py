@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An API server over the embedded cluster's objects, and kubelets as far as their logs go: requests in, answers out."""
 
 from __future__ import annotations

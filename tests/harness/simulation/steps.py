@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs of the simulation's processes: the steps of the DAG and the autoscaler, as they are."""
 
 from __future__ import annotations

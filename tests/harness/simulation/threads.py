@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Threads that take turns, in a time that passes only while all of them wait: the same run each time.
 
 `Turns` stands in for the module `threading` in a process of the simulation, as far as this project uses it. Only one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m storms FIRST COUNT [STRIDE]`: runs with these seeds, one JSON object a line; a single one tells all.
 
 A program of its own: modules are made to live in the storm's time, and the same seed is the same run each time.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cluster of a storm: nodes, a tree of queues and classes, at random, and what befalls them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A step of a pipeline that follows a Job: it has the Job's Lease, and carries out what is asked for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who holds which GPUs, and who was promised some: counted from objects, in a few sums and without the index.
 
 It is what decisions and the state after healing are compared with, so it shares no code with what is compared.

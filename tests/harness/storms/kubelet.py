@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Volcano, and the nodes as far as the autoscaler sees them: pods start, run, report and go, each in its time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """People and their Jobs: they submit, hold, resize, cancel, write nonsense, and change their minds."""
 
 from __future__ import annotations

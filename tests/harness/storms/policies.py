@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A policy at random for each queue; and a look over its shoulder: what it decides, beside what it had been told."""
 
 from __future__ import annotations

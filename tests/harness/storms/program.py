@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process in the storm: threads that are killed together, a clock of its own, and a way to the API server."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What may be decided on what a process has been told: counted anew, in sums, without the code that decides.
 
 A decision that grows Jobs promises GPUs. Law: what one process promises, together with what it knows to be promised

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two replicas of the autoscaler, each restarted a while after it died, with nothing but what the cluster holds."""
 
 from __future__ import annotations

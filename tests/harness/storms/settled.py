@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must be so some time after healing, under a load that does not change: told from the cluster's objects alone.
 
 - Every Job that runs has no request or resize open.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run: a cluster and its people in virtual time, autoscalers that lead its queues, and faults until they heal."""
 
 from __future__ import annotations

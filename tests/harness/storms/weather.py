@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What befalls the autoscaler from outside: outages, partitions, clocks that jump, processes that stand still."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold of everything that is ever written, told from the store's history and not from what anybody believes.
 
 Of a Job, whoever writes:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes to a document: what a careless or a hostile hand does to a good one, anywhere its schema reaches."""
 
 from __future__ import annotations

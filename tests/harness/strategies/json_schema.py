@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values as a JSON Schema wants them, values that it does not want, and where in a document they would stand.
 
 It reads what this project's schemas and the structural schemas of CRDs use of the language. Whatever is added to such

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Manifests of Volcano's kinds as the API server gets them: good ones, changed in any field that their CRDs have."""
 
 from __future__ import annotations

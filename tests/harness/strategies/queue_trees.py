@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """QueueTrees as users write them: good ones, changed in any field that the published schema has."""
 
 from __future__ import annotations

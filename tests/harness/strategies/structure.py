@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The structure of rendered objects, and whether a text in a document has changed it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Texts that break what is not built for them: quotes, line breaks, YAML, Jinja, unicode, sizes, unfit names."""
 
 from __future__ import annotations

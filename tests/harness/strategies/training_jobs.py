@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TrainingJobs as users write them: the repository's examples, changed in any field that the published schemas have.
 
 And the Volcano Jobs that are rendered from them, also from those that ought to be refused.

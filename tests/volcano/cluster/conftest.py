@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clusters to hold to the port, and Jobs to run on them."""
 
 from __future__ import annotations

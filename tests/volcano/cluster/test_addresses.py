@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Addresses and ports of pods that share a machine."""
 
 from __future__ import annotations

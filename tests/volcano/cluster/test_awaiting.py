@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting for what the cluster shows: found, not found in time, and over watches that are too old."""
 
 from __future__ import annotations

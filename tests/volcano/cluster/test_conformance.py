@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every implementation of the Cluster port must show."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A container's shim: containers start, end and leave nothing, whatever happens."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One container of the embedded cluster: what its status says of an end that has no program."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the embedded cluster does beyond the port: environment, addresses, folders, and leaving nothing behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A host ends with whoever started it, and takes all its pods along."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An informer's copy follows the cluster, through refusals and interruptions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pod's phase from its containers, held to the kubelet's rule."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pods of several containers on the embedded cluster: their order, their status, their end."""
 
 from __future__ import annotations

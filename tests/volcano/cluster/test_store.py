@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The store keeps versions, bounds its history, and hands out copies."""
 
 from __future__ import annotations

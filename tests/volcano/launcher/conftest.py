@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run to report on, made up: 2 → 8 → 4 → 8 workers, a gang of another team, a killed worker that comes back."""
 
 from __future__ import annotations

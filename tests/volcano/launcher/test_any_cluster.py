@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Job's whole life on any cluster with Volcano, by the functions behind the steps of the DAG.
 
 On the cluster's own nodes, and on nodes of the tests' own: what needs a container that really runs is left out where

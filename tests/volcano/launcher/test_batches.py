@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batch and learning rate at each size, from the ledgers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program that fails at once is explained, though nobody follows its Job yet."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The doctor names what a cluster lacks, with remedies that help, and says so when all is there."""
 
 from __future__ import annotations

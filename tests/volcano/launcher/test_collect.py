@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What becomes of the model that a training leaves, and of its figures."""
 
 from __future__ import annotations

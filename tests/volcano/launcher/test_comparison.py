@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arms compared by the Jobs that have ended."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Warnings about a Job and its pods: told once, and only those that are its own."""
 
 from __future__ import annotations

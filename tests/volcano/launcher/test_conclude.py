@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is left of a Job when its run has ended: a report, and nothing that runs."""
 
 from __future__ import annotations

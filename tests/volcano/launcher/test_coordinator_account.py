@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Coordinator pods run as the account that is installed for them, and as no other that a spec did not name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules kept as CronJobs: each order may be repeated, and nothing is lost that another has changed."""
 
 from __future__ import annotations

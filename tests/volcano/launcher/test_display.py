@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the terminal shows of a run is what its objects say."""
 
 from __future__ import annotations

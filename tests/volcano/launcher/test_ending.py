@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a Job ended: the first that failed, how, where, and what it said last."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups of trainings compared at an equal budget."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `faults` promises, kept by real pods on the embedded cluster, mostly with nobody who follows them."""
 
 from __future__ import annotations

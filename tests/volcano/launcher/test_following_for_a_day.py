@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Following a Job for a day and a million lines costs no memory, and asks the API server a bounded number of times.
 
 In the simulation's time; memory is that of the step's process. A quarter of the day, unless all is asked for.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On a real API server with its controllers: what a training makes goes with its Job, its run, its namespace."""
 
 from __future__ import annotations

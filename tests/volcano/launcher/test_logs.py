@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What pods print is printed once, from one step of the DAG to the next."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training's next start follows what was advised on earlier ones, within what its spec allows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Placeholders in a component's command are filled in as KFP fills them in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ConfigMap of Policies: what is written is what autoscalers take up, and nothing that they would refuse."""
 
 from __future__ import annotations

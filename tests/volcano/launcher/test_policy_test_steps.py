@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A policy test's verdict: when a candidate is accepted, and what is refused before anything is simulated."""
 
 from __future__ import annotations

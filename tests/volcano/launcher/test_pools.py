@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools on a cluster whose pods run: a burst in one pool brings it a node of the other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Preflights that fail on real pods: the pod goes to another node, within bounds, or the step says why not."""
 
 from __future__ import annotations

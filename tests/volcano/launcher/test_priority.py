@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The priority of a Job on a cluster that runs it: what is there before, and what follows a change."""
 
 from __future__ import annotations

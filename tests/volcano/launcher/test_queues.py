@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plans carried out on a cluster."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reaper removes what no run needs any more, and never what one does, whatever happens while it looks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever happens between two calls of a reaper, it never takes a living run's Job, and leaves no dead one's."""
 
 from __future__ import annotations

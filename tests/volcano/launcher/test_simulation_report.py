@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of simulations: its figures are the simulator's, it is bounded, and nothing of a trace becomes markup."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a run's Jobs go, whose they are, and that its steps can start."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a step is remembered on its Job."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run creates, and that none of it is left behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A SIGTERM takes the Job along where the run was terminated, and only there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The story of a Job: what was asked, what was seen, and how training went around it."""
 
 from __future__ import annotations

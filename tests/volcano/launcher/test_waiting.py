@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a Job waits, in a sentence."""
 
 from __future__ import annotations

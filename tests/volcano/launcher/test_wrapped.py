@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A component's inputs and outputs travel over the Job's volume, each worker's for itself."""
 
 from __future__ import annotations

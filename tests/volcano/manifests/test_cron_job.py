@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A CronJob makes again and again what a submitted Job would be, under a name that nobody knows before."""
 
 from __future__ import annotations

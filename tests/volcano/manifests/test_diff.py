@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What differs is told where it is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each framework is compiled to: environment, commands, and GPUs with the network between them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Specs beside the manifests they give, compared to the byte, and checked by Volcano's schema.
 
 `UPDATE_GOLDEN=1` writes the manifests anew; read the difference before you commit it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Texts made to break programs, in every place of a spec that takes text, change no manifest's structure.
 
 Whether a spec is valid does not matter here: it is rendered without having been checked.

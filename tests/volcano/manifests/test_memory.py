@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rendering keeps nothing: however many specs a process renders, its memory is that of one."""
 
 from __future__ import annotations

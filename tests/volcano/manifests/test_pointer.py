@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pointers lead where they say, whatever a key holds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The priority of a live Job: what changes, what stays, and what is refused."""
 
 from __future__ import annotations

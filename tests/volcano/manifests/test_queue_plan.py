@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plans for trees of queues: Volcano refuses no step, and the last one leaves the cluster as the tree says."""
 
 from __future__ import annotations

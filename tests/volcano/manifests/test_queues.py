@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The objects of a tree of queues."""
 
 from __future__ import annotations

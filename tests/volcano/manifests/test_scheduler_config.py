@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scheduler configuration of a tree."""
 
 from __future__ import annotations

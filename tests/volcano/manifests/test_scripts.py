@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scripts in a manifest do what they say, run by a real shell."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A laboratory for the model: the one in which Volcano's behaviour was recorded."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model refuses what Volcano's webhooks refuse, also where the API server's policies are silent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shared GPUs: how many pods find room on a card, and which cards they are given."""
 
 from __future__ import annotations

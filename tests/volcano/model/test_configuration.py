@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which scheduler configurations the model follows."""
 
 from __future__ import annotations

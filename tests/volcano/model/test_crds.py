@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The schemas that the model checks with are those of Volcano's CRDs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who loses a place to whom: laws read from the sources of reclaim, preempt and their plugins."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arguments of plugins are read as Go reads flags."""
 
 from __future__ import annotations

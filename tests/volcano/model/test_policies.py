@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What policies and Commands make of a Job, also later."""
 
 from __future__ import annotations

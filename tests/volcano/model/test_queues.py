@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laws of queues: their states, their order, their limits, and who may be whose parent."""
 
 from __future__ import annotations

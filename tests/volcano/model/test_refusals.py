@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Refusals of the model are those of Volcano's webhooks to the letter: what is read here is what a cluster says."""
 
 from __future__ import annotations

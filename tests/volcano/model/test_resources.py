@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a pod asks of its node, as Kubernetes reckons it."""
 
 from __future__ import annotations

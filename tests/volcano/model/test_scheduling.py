@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laws of the scheduler and the controllers that hold for any Jobs and any order of things."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ssh plugin: one key pair a Job, mounted in all of its pods."""
 
 from __future__ import annotations

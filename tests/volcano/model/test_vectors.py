@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Volcano 1.15.1 did, recorded step by step, comes out of the model as well."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which nodes move between pools: who gets one, who gives one, and what never happens."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Cluster port on a Kubernetes API server.
 
 From the wire up: `connection` (the one file that imports the client library), `api` (requests that are tried again),

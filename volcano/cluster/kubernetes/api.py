@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests to the API server that are tried again where that can help.
 
 What is tried again: a request that got no answer or half of one, and the statuses 429, 500, 502, 503 and 504, with

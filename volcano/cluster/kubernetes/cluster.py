@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Cluster port over a Kubernetes API server."""
 
 from __future__ import annotations

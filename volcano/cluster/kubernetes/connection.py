@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One try of one HTTP request to the API server; the only file that imports the client library.
 
 Of the library this uses what it is best at: kubeconfig files with their users, exec plugins and tokens, service

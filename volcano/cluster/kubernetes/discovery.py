@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an API server is and has, and what somebody may do there: for `kfp-volcano doctor`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a pod prints, as the kubelet tells it: by container and by time.
 
 The kubelet keeps the output of a container's present run and of the one before, each line with the time at which it

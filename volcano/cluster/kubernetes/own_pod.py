@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pod that this process runs in, and what it mounts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What would keep a valid Job from running on a real cluster, found before it is created.
 
 What this process may not read it does not judge: a step's service account need not see quotas. Nor does it judge

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the API server's refusals mean, as this project's errors, each with what to do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A request to the API server, by what it is about."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A watch that goes on over dropped, silent and broken streams."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Policies to be compared, as a user names them."""
 
 from __future__ import annotations

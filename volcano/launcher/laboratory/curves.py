@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chart of settings that were tried out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of a comparison: figures, jobs and the best Policy; a file holds its whole content or what it held."""
 
 from __future__ import annotations

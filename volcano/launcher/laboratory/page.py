@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a comparison: the page of its simulations, with what replications and settings came to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many simulations at once, by Ray: on this machine, or on the cluster of `RAY_ADDRESS`."""
 
 from __future__ import annotations

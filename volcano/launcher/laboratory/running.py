@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A comparison carried out: each policy on the scenario, then what is asked for beside that, many runs at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a comparison of policies came to, and its form as JSON."""
 
 from __future__ import annotations

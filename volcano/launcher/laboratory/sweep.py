@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of policies tried out: every combination of the values given, and the best of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A comparison of policies in words and numbers for people."""
 
 from __future__ import annotations

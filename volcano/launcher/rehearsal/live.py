@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scenario of strategy live: join, kill, restart of the whole Job, and the same training by one worker."""
 
 from __future__ import annotations

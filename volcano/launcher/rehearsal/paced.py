@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a training script that stops at a gate: `python -m …rehearsal.paced STRATEGY FOLDER SCRIPT ARGUMENTS`.
 
 A short training is over before a worker has started. So steps wait at a gate, a file that says how many may be

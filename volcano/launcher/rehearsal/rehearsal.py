@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rehearsal from beginning to end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scenario of strategy restart: told to leave, begun again at another size, killed, stopped and started anew."""
 
 from __future__ import annotations

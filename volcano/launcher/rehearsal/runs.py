@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the ledgers of a run say, while it runs and after it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One Job of a script on an embedded cluster of its own, and what a person could do to it."""
 
 from __future__ import annotations

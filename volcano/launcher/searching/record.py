@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a search has found so far, in its folder: whoever asks again goes on from there."""
 
 from __future__ import annotations

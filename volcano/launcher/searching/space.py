@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a search varies: fields of a spec, each with its values or their distribution. Pure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One trial of a search: a Job that is followed, and that goes at once when it is given up."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trials in Ray Tune: the only module that knows it. Needs the extra `tune`.
 
 Tune draws the values, keeps so many trials under way and gives up the bad ones (ASHA: L. Li et al., "A System for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Roles to a TrainingJob: what all of them say alike is said once."""
 
 from __future__ import annotations

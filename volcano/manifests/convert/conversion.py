@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of jobs of other operators to TrainingJobs, each with the account of its fields."""
 
 from __future__ import annotations

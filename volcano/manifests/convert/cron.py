@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CronJob (batch.volcano.sh/v1alpha1) to the TrainingJob of the Job that it makes; the schedule is the pipeline's.
 
 Source: volcano-sh/volcano (v1.15), staging/src/volcano.sh/apis/pkg/apis/batch/v1alpha1/job.go (CronJobSpec).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documents of a file: YAML or JSON, several in a file, lists of objects taken apart."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A role of a TrainingJob while it is put together: what its pod template says, before roles are merged and named."""
 
 from __future__ import annotations

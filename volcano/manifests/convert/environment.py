@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The environment of a container, in the words of a TrainingJob."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAXJob (kubeflow.org/v1) to a TrainingJob of framework `custom`.
 
 Source: kubeflow/training-operator (release-1.9), pkg/apis/kubeflow.org/v1/jax_types.go; the environment of its pods:

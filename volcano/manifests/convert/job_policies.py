@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lifecycle policies of a Volcano Job as what a TrainingJob does about faults.
 
 Source: volcano-sh/volcano (v1.15), staging/src/volcano.sh/apis/pkg/apis/batch/v1alpha1/job.go (`LifecyclePolicy`) and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the jobs of Kubeflow's training operator have in common: replica specs and a run policy.
 
 Source: kubeflow/training-operator (release-1.9), pkg/apis/kubeflow.org/v1/common_types.go and *_defaults.go;

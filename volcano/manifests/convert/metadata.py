@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The name, labels and annotations of a job of another operator."""
 
 from __future__ import annotations

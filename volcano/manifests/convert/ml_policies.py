@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the policy of a training runtime (`mlPolicy`) gives the pods: their number, and how they find each other.
 
 Source: kubeflow/trainer (v2.3), pkg/runtime/framework/plugins/{torch,mpi,jax,xgboost,plainml}.

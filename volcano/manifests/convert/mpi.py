@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MPIJob (kubeflow.org/v1 and v2beta1) to a TrainingJob.
 
 Source: v1: kubeflow/training-operator (release-1.9), pkg/apis/kubeflow.org/v1/mpi_types.go and

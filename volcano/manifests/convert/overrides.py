@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a TrainJob changes in the pods of its runtime.
 
 Source: kubeflow/trainer, pkg/apis/trainer/v1alpha1/trainjob_types.go: `podSpecOverrides` of v2.0,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plugins of a Volcano Job and their arguments, each accounted for.
 
 Source: volcano-sh/volcano (v1.15), pkg/controllers/job/plugins; arguments are read by Go's package flag.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pod template (core/v1 PodTemplateSpec) to what a role of a TrainingJob says of its pods.
 
 What a TrainingJob has a word for is said with it; everything else of the template goes to podPatch, where the training

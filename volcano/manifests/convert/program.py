@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the programs of a job refer to: variables and host names that its operator provides."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs of a master and workers whose pods are told their rank: the master's is 0, the workers' follow.
 
 A TrainingJob counts the pods of each role from 0, and an environment cannot add 1. So master and workers become one

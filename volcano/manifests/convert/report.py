@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What became of each field of a manifest: the account that comes with a converted spec."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a container asks for, in the words of a TrainingJob."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training runtimes that TrainJobs refer to: from the files, else those that Kubeflow Trainer brings along.
 
 Source: kubeflow/trainer (v2.3), manifests/base/runtimes/*.yaml.

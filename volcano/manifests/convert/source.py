@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A manifest as it is read: each read says what became of the field, so that none can be forgotten.
 
 A `View` is a mapping of the manifest. Reading a field marks it; `unread` gives what nobody read. Whoever reads says in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a KFP task says of its pods (`dsl.TaskConfig`), said of the workers of a TrainingJob.
 
 Two may speak of one thing: the spec and the task. What one of them leaves open the other fills in; lists are joined; a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tasks of a Volcano Job are called as roles, and what refers to them by their old names."""
 
 from __future__ import annotations

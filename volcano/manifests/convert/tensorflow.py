@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TFJob (kubeflow.org/v1) to a TrainingJob.
 
 Source: kubeflow/training-operator (release-1.9), pkg/apis/kubeflow.org/v1/tensorflow_types.go; TF_CONFIG:

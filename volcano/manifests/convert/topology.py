@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How close the pods of a job have to be: Volcano's NetworkTopologySpec.
 
 Source: volcano.sh/apis, pkg/apis/batch/v1alpha1/job.go and pkg/apis/scheduling/v1beta1/types.go.

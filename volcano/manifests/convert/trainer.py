@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TrainJob (trainer.kubeflow.org/v1alpha1) with its runtime to a TrainingJob.
 
 Source: kubeflow/trainer, pkg/apis/trainer/v1alpha1/{trainjob,trainingruntime}_types.go as of v2.0 to v2.3; how a job

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plain Volcano Job (batch.volcano.sh/v1alpha1) to a TrainingJob.
 
 Source: volcano-sh/volcano (v1.15), staging/src/volcano.sh/apis/pkg/apis/batch/v1alpha1/job.go; the plugins:

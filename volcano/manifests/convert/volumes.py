@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The volumes of a pod and where its training container mounts them, in the words of a TrainingJob."""
 
 from __future__ import annotations

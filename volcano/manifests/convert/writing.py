@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A converted job as text: its spec as people write YAML, its account, and a name for its files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """XGBoostJob (kubeflow.org/v1) to a TrainingJob of framework `custom`.
 
 Source: kubeflow/training-operator (release-1.9), pkg/apis/kubeflow.org/v1/xgboost_types.go;

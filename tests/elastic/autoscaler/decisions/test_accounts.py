@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Jobs have had so far."""
 
 from __future__ import annotations

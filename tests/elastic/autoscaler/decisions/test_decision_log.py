@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The decision log: what is written, what is read, and that it can be decided again."""
 
 from __future__ import annotations

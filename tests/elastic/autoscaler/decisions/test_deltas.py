@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots to JSON and back: whole, and by what has changed."""
 
 from __future__ import annotations

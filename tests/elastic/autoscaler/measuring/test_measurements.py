@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measurements from real servers: a Prometheus' API and a DCGM exporter's page, also where these are ill."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The index is what would be made of the objects as they are, however their changes were told."""
 
 from __future__ import annotations

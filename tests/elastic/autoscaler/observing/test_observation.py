@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is read from watched objects."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is read from objects as Kubernetes 1.35 and Volcano 1.15.1 wrote them, down to what does not matter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events on Jobs: once for each thing, counted where it comes back, and never in the way."""
 
 from __future__ import annotations

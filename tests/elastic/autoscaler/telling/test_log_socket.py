@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Log lines of other processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The log: what is told, and how its lines read."""
 
 from __future__ import annotations

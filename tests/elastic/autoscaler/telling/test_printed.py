@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is printed comes into the log."""
 
 from __future__ import annotations

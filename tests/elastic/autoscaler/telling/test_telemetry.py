@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The autoscaler's own metrics: what they count."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One option for each Job: the exact answer against all answers, and the greedy one against the exact."""
 
 from __future__ import annotations

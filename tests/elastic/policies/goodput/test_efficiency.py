@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a sample is worth, and what a Job makes of workers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laws of the policy `goodput`, on random queues."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the policy `goodput` decides, case by case."""
 
 from __future__ import annotations

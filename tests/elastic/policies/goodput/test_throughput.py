@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is made of observed throughput: the model, its fit, and what is believed of sizes never seen."""
 
 from __future__ import annotations

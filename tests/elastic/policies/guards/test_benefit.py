@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Growth has to pay."""
 
 from __future__ import annotations

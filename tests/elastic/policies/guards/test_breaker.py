@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stops all automatic resizes of a queue, and what lets them go on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs that do not train well are not given more."""
 
 from __future__ import annotations

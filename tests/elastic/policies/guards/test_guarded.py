@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What holds whatever a policy says."""
 
 from __future__ import annotations

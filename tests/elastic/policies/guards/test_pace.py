@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often a Job may be resized."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kubernetes' own tables of windows, rates and events, each row a test, replayed on the behaviours here.
 
 The rows are public data that the repository does not contain (`data/k8s-hpa-tables` of the shared folder; its README

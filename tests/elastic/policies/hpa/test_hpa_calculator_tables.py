@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kubernetes' own cases of its replica calculator, each a test, replayed on the calculator here.
 
 The cases are public data that the repository does not contain (`data/k8s-hpa-tables` of the shared folder; its README

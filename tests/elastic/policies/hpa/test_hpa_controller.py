@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One turn of the controller: what it asks, in which order, what it says of itself and what it remembers."""
 
 from __future__ import annotations

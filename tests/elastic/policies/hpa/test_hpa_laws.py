@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laws of stabilisation, rates and calculation, on random histories: what holds beside every table."""
 
 from __future__ import annotations

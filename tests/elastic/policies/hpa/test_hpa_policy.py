@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The policy `hpa` on a queue: what Jobs follow, what bounds them, what holds them back, and what is said of it."""
 
 from __future__ import annotations

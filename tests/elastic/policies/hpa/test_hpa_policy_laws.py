@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laws of the policy `hpa`, on random queues: sizes, room, order, and that it comes to rest."""
 
 from __future__ import annotations

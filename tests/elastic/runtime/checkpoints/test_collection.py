@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The newest checkpoint that is what was written is used, whatever happened to the others or to a write."""
 
 from __future__ import annotations

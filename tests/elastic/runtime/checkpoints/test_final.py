@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The final model is written once, and whole."""
 
 from __future__ import annotations

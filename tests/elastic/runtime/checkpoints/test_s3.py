@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints in a bucket of a server that speaks S3, over HTTP."""
 
 from __future__ import annotations

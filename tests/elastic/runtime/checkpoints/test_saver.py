@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints are written beside training, of the state as it was."""
 
 from __future__ import annotations

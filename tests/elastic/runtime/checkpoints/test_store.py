@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints behind a URL are as those on a volume."""
 
 from __future__ import annotations

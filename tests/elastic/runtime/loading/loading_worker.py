@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training script of the tests of loaders: the data of ../worker.py, and a note of each sample that is fetched.
 
 Run by `runpy` in a process of its own, with ENVIRON, EPOCHS, PACE (seconds a step), FETCHED (a folder) and WORKERS as

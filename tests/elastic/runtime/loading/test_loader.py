@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A loader in one process' training: what comes is what was asked for, however it was fetched."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real workers with loaders, that join, leave and die: no sample twice, none missing, none fetched again."""
 
 from __future__ import annotations

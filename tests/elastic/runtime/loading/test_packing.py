@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Samples come out of a packet as they went in."""
 
 from __future__ import annotations

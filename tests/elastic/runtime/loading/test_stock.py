@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is due is asked for once, in order, and kept until it is committed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Placing jobs on nodes: whatever the numbers are, all find room where each divides the next, and few move."""
 
 from __future__ import annotations

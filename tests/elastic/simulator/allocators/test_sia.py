@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What holds of the integer programme: nobody beyond the cluster or the classes it may have, and none without need."""
 
 from __future__ import annotations

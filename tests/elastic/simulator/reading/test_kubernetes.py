@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster as kubectl prints it: what runs and where, what waits, and what is left of each."""
 
 from __future__ import annotations

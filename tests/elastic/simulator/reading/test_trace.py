@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces in every format: what is read of good lines, and that every bad one is named."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ways to an API server that do harm, and time that passes only where somebody waits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is tried again, how long, and what is told of it."""
 
 from __future__ import annotations

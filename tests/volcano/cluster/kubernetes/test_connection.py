@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ways to an API server: files, contexts, tokens, authorities and proxies."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pod's log is told whole and once, whatever restarts and whenever one looks."""
 
 from __future__ import annotations

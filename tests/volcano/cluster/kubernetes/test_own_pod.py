@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process in a pod knows which pod, and where it has a claim's files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists in pages, and watches that nothing on the way can break."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Logs that come through a real API server from a node."""
 
 from __future__ import annotations

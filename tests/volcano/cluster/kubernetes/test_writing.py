@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes that are carried out once, however often they have to be asked for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings tried out: what is made of them, what is best, and what is refused."""
 
 from __future__ import annotations

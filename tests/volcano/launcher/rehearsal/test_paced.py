@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script's process records of itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why the losses of a rehearsal are not those of one worker."""
 
 from __future__ import annotations

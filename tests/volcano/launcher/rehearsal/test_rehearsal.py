@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Short elastic runs of real scripts: what is right passes, and what is wrong is told in words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a script took its restarts, from what its processes recorded."""
 
 from __future__ import annotations

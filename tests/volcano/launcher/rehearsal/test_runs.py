@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the ledgers of a rehearsal say."""
 
 from __future__ import annotations

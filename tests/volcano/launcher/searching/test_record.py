@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a search has found outlives whoever searches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trial's Job on an embedded cluster."""
 
 from __future__ import annotations

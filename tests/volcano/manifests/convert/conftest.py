@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs of other operators, as their users write them, and what comes of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The laws of every conversion: nothing is forgotten, nothing invalid is written, nothing breaks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files: several documents, lists, JSON, and what is wrong in one of them."""
 
 from __future__ import annotations

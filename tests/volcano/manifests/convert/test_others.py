@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TFJobs, MPIJobs, XGBoostJobs, PaddleJobs and JAXJobs."""
 
 from __future__ import annotations

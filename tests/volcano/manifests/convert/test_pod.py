@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pod templates: what a TrainingJob has a word for is said with it, the rest goes to podPatch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorchJobs: by torchrun's rendezvous where torchrun starts the program, else with the operator's variables."""
 
 from __future__ import annotations

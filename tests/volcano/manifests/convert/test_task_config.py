@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a KFP task says of its pods reaches the workers: the JSON that KFP's driver makes of it (TaskConfig)."""
 
 from __future__ import annotations

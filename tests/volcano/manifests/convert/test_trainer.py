@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TrainJobs: runtime, trainer and overrides together are the pods."""
 
 from __future__ import annotations

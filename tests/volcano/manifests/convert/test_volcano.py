@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plain Volcano Jobs: tasks are roles, plugins say how they meet, policies what faults lead to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A script on Training: right, or with batch norm."""
 
 import sys

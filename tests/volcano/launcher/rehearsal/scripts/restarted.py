@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A script that is stopped and started again: right, or with the mistakes that its second argument names."""
 
 import signal
