@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.checking import facts
 from kfp_volcano.elastic.checking.facts import Tag
-from kfp_volcano.elastic.checking.places import FUNCTIONS, Places, arguments_of
+from kfp_volcano.elastic.checking.places import FUNCTIONS, Places, arguments_of, decorated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -269,6 +269,8 @@ class Flow(Places):
         if function is not None and tags & ~self._results.get(function, Tag.NONE):
             self._results[function] = tags | self._results.get(function, Tag.NONE)
             self._changed = True
+        if isinstance(function, ast.FunctionDef) and decorated(function, "property", "cached_property"):
+            self._attach(function.name, tags)
 
     def _learn_keys(self, node: ast.Dict) -> None:
         for key, value in zip(node.keys, node.values, strict=True):
@@ -342,7 +344,7 @@ class Flow(Places):
                 self._attach(keyword.arg or "", self.tags(keyword.value))
 
     def _hand(self, call: ast.Call, function: ast.AST) -> None:
-        bound = isinstance(self._parents.get(function), ast.ClassDef) and not _static(function)
+        bound = isinstance(self._parents.get(function), ast.ClassDef) and not decorated(function, "staticmethod")
         names = [each.arg for each in arguments_of(function)][1 if bound else 0 :]
         for parameter, value in zip(names, call.args, strict=False):
             if isinstance(value, ast.Starred):
@@ -377,11 +379,6 @@ class Flow(Places):
             if isinstance(each, ast.Nonlocal) and node.id in each.names:
                 return next((scope for scope in scopes[1:] if (scope, node.id) in self._names), first)
         return first
-
-
-def _static(function: ast.AST) -> bool:
-    decorators = getattr(function, "decorator_list", [])
-    return any(isinstance(each, ast.Name) and each.id == "staticmethod" for each in decorators)
 
 
 def _union(found: Iterable[Tag]) -> Tag:

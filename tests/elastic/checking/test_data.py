@@ -208,3 +208,34 @@ def test_shares_that_are_fed_are_right(codes: Any, loop: str) -> None:
 def test_a_sampler_whose_order_never_changes_is_noted(restart: Any) -> None:
     """Without set_epoch each epoch is the first."""
     assert restart(before="sampler = DistributedSampler(dataset)") == ["KV201", "KV206"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "mine = order[: len(order) // world + (rank < len(order) % world)]",
+        "more = 1 if rank < GLOBAL_BATCH % world else 0",
+    ],
+)
+def test_a_remainder_handed_out_by_rank_is_right(restart: Any, lines: str) -> None:
+    """Who takes one sample more is no choice of samples."""
+    assert restart(lines) == []
+
+
+def test_a_rank_is_found_under_any_name(codes: Any) -> None:
+    """Names of variables in a tuple, and properties."""
+    text = """
+        import os
+        import torch
+        SIZE, PLACE = "WORLD_SIZE", "RANK"
+        class Group:
+            @property
+            def size(self):
+                return int(os.environ[SIZE])
+            @property
+            def place(self):
+                return int(os.environ[PLACE])
+        def files(names, group):
+            return sorted(names)[group.place :: group.size]
+    """
+    assert codes(text) == ["KV201"]
