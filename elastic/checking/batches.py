@@ -167,7 +167,8 @@ def _each_workers(script: Script) -> Iterator[Finding]:
         if Tag.LOADER in flow.tags(call):
             sampler = keyword(call, "sampler", "batch_sampler")
             size = keyword(call, "batch_size") or (call.args[1] if len(call.args) > 1 else None)
-            by_rank = sampler is not None and Tag.SAMPLER in flow.tags(sampler)
+            unpacked = [each.value for each in call.keywords if each.arg is None]
+            by_rank = any(Tag.SAMPLER in flow.tags(each) for each in (sampler, *unpacked))
             if size is not None and (by_rank or (shared and _true(keyword(call, "shuffle")))):
                 yield from _fixed_share(script, size, "batch_size")
         for each in call.keywords:

@@ -109,8 +109,23 @@ class Flow(Places):
         function = self.function(node)
         if function is None or function in seen:
             return False
+        if self._wrapped_for_some(function):
+            return True
         calls = list(self.callers(function))
         return bool(calls) and all(self.on_some_ranks(call, seen | {function}) for call in calls)
+
+    def _wrapped_for_some(self, function: ast.AST) -> bool:
+        """Whether a decorator calls a function on some ranks only: Lightning's, accelerate's, or one of the script's."""
+        if decorated(function, *facts.FIRST_RANK_DECORATORS):
+            return True
+        for name in (ast.unparse(each) for each in getattr(function, "decorator_list", [])):
+            for wrapper in self.functions.get(name, []):
+                inner = {each.arg for each in arguments_of(wrapper)}
+                calls = [each for each in ast.walk(wrapper) if isinstance(each, ast.Call)]
+                own = [each for each in calls if isinstance(each.func, ast.Name) and each.func.id in inner]
+                if own and all(any(Tag.RANK in self.tags(test) for test, _ in self.conditions(each)) for each in own):
+                    return True
+        return False
 
     # ------------------------------------------------------------------ what things are
 
@@ -339,7 +354,7 @@ class Flow(Places):
             functions += [each for each in made if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
         for function in functions:
             self._hand(call, function)
-        if last in self.classes and not functions:  # a dataclass
+        if (last in self.classes and not functions) or last == "SimpleNamespace":  # fields are keywords
             for keyword in call.keywords:
                 self._attach(keyword.arg or "", self.tags(keyword.value))
 

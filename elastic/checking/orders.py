@@ -21,6 +21,8 @@ __all__ = ["rules", "truthy"]
 
 _ORDERS = {
     "torch.randperm": "torch",
+    "torch.utils.data.random_split": "torch",
+    "torch.utils.data.dataset.random_split": "torch",
     "random.shuffle": "random",
     "random.sample": "random",
     "numpy.random.shuffle": "numpy",

@@ -181,8 +181,8 @@ class Places:
             scope = next(self.scopes(target))
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 self._constants[scope, target.id] = value.value
-            elif isinstance(value, (ast.Name, ast.Attribute)):
-                name = self.dotted(value)
+            elif isinstance(value, (ast.Name, ast.Attribute, ast.Call)):
+                name = self.dotted(_partial(self, value) if isinstance(value, ast.Call) else value)
                 if root_of(name) in self._foreign[self.module(node).tree] or name in self.functions:
                     self._aliases[scope, target.id] = name
 
@@ -216,6 +216,11 @@ class Places:
             if (scope, node.id) in self._aliases:
                 return self._aliases[scope, node.id]
         return ""
+
+
+def _partial(places: Places, call: ast.Call) -> ast.AST:
+    """The function that `functools.partial` is given, of which the result is another name."""
+    return call.args[0] if call.args and places.dotted(call.func) == "functools.partial" else ast.Constant(value=None)
 
 
 def root_of(name: str) -> str:

@@ -121,6 +121,7 @@ def test_a_position_counted_by_one_worker_is_found(restart: Any, lines: str) -> 
 
 UNSEEDED = [
     "loader = DataLoader(dataset, shuffle=True)",
+    "train, held_out = torch.utils.data.random_split(dataset, [9, 1])",
     "order = torch.randperm(100)",
     "np.random.shuffle(order)",
     "random.shuffle(order)",
@@ -239,3 +240,23 @@ def test_a_rank_is_found_under_any_name(codes: Any) -> None:
             return sorted(names)[group.place :: group.size]
     """
     assert codes(text) == ["KV201"]
+
+
+def test_a_rank_is_followed_through_fields_and_partial(codes: Any) -> None:
+    """Of a namespace, and in a loader whose arguments come from elsewhere."""
+    text = """
+        import os
+        import numpy as np
+        import torch
+        from functools import partial
+        from types import SimpleNamespace
+        from torch.utils.data import DataLoader, DistributedSampler
+        env = SimpleNamespace(me=int(os.environ["RANK"]))
+        noise = np.random.default_rng(env.me)
+        def loader(dataset, sampler):
+            sampler.set_epoch(0)
+            make = partial(DataLoader, num_workers=2)
+            options = dict(sampler=DistributedSampler(dataset))
+            return make(dataset, batch_size=20, **options)
+    """
+    assert sorted(codes(text)) == ["KV103", "KV201", "KV304"]

@@ -31,12 +31,28 @@ SHARDED = [
     "optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam)\nif rank == 0:\n    torch.save(optimizer.state_dict(), 'o.pt')",
     "engine, optimizer, _, _ = deepspeed.initialize(model=net)\nif rank == 0:\n    engine.save_checkpoint('m')",
     "model = FSDP(net)\nif int(os.environ['RANK']) == 0:\n    torch.save(get_model_state_dict(model), 'm.pt')",
+    "model = FSDP(net)\nwrapped(model)",
+    "model = FSDP(net)\nby_library(model)",
     "fully_shard(net)\nstate = net.state_dict()\nif rank == 0:\n    torch.save(state, 'm.pt')",
 ]
 DEFINED = """
 def save(model, rank):
     if rank == 0:
         torch.save(model.state_dict(), 'm.pt')
+
+def first_only(function):
+    def inner(*args):
+        if int(os.environ.get('RANK', 0)) == 0:
+            return function(*args)
+    return inner
+
+@first_only
+def wrapped(model):
+    torch.save(model.state_dict(), 'm.pt')
+
+@lightning.pytorch.utilities.rank_zero_only
+def by_library(model):
+    torch.save(model.state_dict(), 'm.pt')
 """
 
 
