@@ -115,7 +115,7 @@ class Flow(Places):
         return bool(calls) and all(self.on_some_ranks(call, seen | {function}) for call in calls)
 
     def _wrapped_for_some(self, function: ast.AST) -> bool:
-        """Whether a decorator calls a function on some ranks only: Lightning's, accelerate's, or one of the script's."""
+        """Whether a decorator calls a function on some ranks only: a library's, or one of the script's."""
         if decorated(function, *facts.FIRST_RANK_DECORATORS):
             return True
         for name in (ast.unparse(each) for each in getattr(function, "decorator_list", [])):
