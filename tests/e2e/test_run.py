@@ -123,10 +123,12 @@ def pipeline():
 @pytest.mark.parametrize(
     ("changed", "arguments", "code", "words"),
     [
-        ({"queue": "reserch"}, (), 2, ("queue", "reserch", "research")),
-        ({"replicas": 40}, (), 2, ("40", "8")),
+        pytest.param({"queue": "reserch"}, (), 2, ("queue", "reserch", "research"), marks=pytest.mark.slow),
+        pytest.param({"replicas": 40}, (), 2, ("40", "8"), marks=pytest.mark.slow),
         ({"command": ["no-such-program"]}, (), 2, ("no-such-program",)),
-        ({}, ("--volume", "checkpoints=/proc/nowhere"), 2, ("checkpoints", "/proc/nowhere")),
+        pytest.param(
+            {}, ("--volume", "checkpoints=/proc/nowhere"), 2, ("checkpoints", "/proc/nowhere"), marks=pytest.mark.slow
+        ),
         ({}, ("--nodes", "many"), 2, ("nodes", "2x4", "many")),
         (
             {"command": ["python", "-c", "raise ValueError('the data is gone')"]},

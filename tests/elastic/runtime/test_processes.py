@@ -53,7 +53,9 @@ def codes(job: Job, *pods: str) -> list[int | None]:
     return [job.exit_code(f"{pod}/{rank}") for pod in pods for rank in range(2)]
 
 
-@pytest.mark.parametrize(("sharded", "most"), [(False, None), (True, None), (True, 2)])
+@pytest.mark.parametrize(
+    ("sharded", "most"), [(False, None), (True, None), pytest.param(True, 2, marks=pytest.mark.slow)]
+)
 def test_workers_of_two_processes_join_leave_and_die(
     make_job: Callable[..., Job], weights: dict[str, Any], *, sharded: bool, most: int | None
 ) -> None:
@@ -167,6 +169,7 @@ def test_pytorchs_own_tools_read_the_shards(make_job: Callable[..., Job]) -> Non
     assert whole["model.0.weight"].shape == (15, 8)
 
 
+@pytest.mark.slow
 def test_what_overflows_in_one_shard_costs_all_the_same_update(
     make_job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
