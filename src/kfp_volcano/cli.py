@@ -37,6 +37,7 @@ from kfp_volcano.cli_trace import trace
 from kfp_volcano.cli_whatif import whatif
 from kfp_volcano.errors import KfpVolcanoError, SpecError
 from kfp_volcano.reading import read_document
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.version import __version__
 
 if TYPE_CHECKING:
@@ -116,8 +117,8 @@ def validate(spec: Path, profiles: Path | None) -> None:
     """
     job = _read(spec, profiles)
     replicas = job.workers.replicas
-    size = f"{replicas.min}" if replicas.fixed else f"{replicas.min} to {replicas.max}"
-    click.echo(f"{spec}: {job.namespace}/{job.name} is valid: {size} workers in queue {job.queue}")
+    size = ("" if replicas.fixed else f"{replicas.min} to ") + counted(replicas.max, "worker")
+    click.echo(f"{spec}: {job.namespace}/{job.name} is valid: {size} in queue {job.queue}")
 
 
 @main.command()

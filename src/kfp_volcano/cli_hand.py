@@ -12,6 +12,7 @@ import click
 
 from kfp_volcano.cli_options import cluster_options, reach, whoever, why_option
 from kfp_volcano.errors import ConflictError, SpecError
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +55,7 @@ def resize(
     cluster, ref = reach(kubeconfig, context), reference(job)
     if lasting is not None and seconds is not None:
         _hold(cluster, ref, seconds, size=workers, why=why)
-        click.echo(f"{ref}: {workers} workers for {lasting}, whatever the autoscaler would do", err=True)
+        click.echo(f"{ref}: {counted(workers, 'worker')} for {lasting}, whatever the autoscaler would do", err=True)
     ask_and_see_through(cluster, ref, workers, why=why, detach=detach, held=lasting is not None)
 
 
@@ -72,7 +73,9 @@ def hold(job: str, *, lasting: str, size: int | None, why: str, kubeconfig: Path
     """
     seconds, ref = _seconds(lasting), reference(job)
     _hold(reach(kubeconfig, context), ref, seconds, size=size, why=why)
-    click.echo(f"{ref}: no automatic resize for {lasting}" + (f", after one to {size} workers" if size else ""))
+    click.echo(
+        f"{ref}: no automatic resize for {lasting}" + (f", after one to {counted(size, 'worker')}" if size else "")
+    )
 
 
 @click.command()
@@ -112,17 +115,19 @@ def ask_and_see_through(
     holder, request = f"jobs-resize:{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
     try:
         if not ask_for(cluster, ref, workers, by=whoever(), why=why, request_id=request, now=time.time()):
-            click.echo(f"{ref} has {workers} workers already", err=True)
+            click.echo(f"{ref} has {counted(workers, 'worker')} already", err=True)
             return
-        click.echo(f"{ref}: asked for {workers} workers", err=True)
+        click.echo(f"{ref}: asked for {counted(workers, 'worker')}", err=True)
     except ConflictError:
         if not held:
             raise
-        click.echo(f"{ref} is being resized: after that the autoscaler sees to its {workers} workers", err=True)
+        click.echo(
+            f"{ref} is being resized: after that the autoscaler sees to its {counted(workers, 'worker')}", err=True
+        )
     if detach:
         return
     outcome = execute(cluster, ref.namespace, ref.name, holder=holder)
-    click.echo(f"{ref}: {outcome.phase.value}: {outcome.to_workers} workers. {outcome.message}".rstrip())
+    click.echo(f"{ref}: {outcome.phase.value}: {counted(outcome.to_workers, 'worker')}. {outcome.message}".rstrip())
     sys.exit(0 if outcome.phase is Phase.DONE else 1)
 
 
