@@ -147,7 +147,9 @@ class _Following:
         if state.final:
             # The watch of pods may lag behind the Job's: what has run must not go unread.
             selector = {"volcano.sh/job-name": self._ref.name}
-            self._tail.finish(self._cluster.list("Pod", self._ref.namespace, selector)[0])
+            left = self._cluster.list("Pod", self._ref.namespace, selector)[0]
+            self._failures.look(left)
+            self._tail.finish(left)
             if self._lease:
                 self._lease.release()
             if state is JobState.SUCCEEDED:
