@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.elastic.runtime.account import about
 from kfp_volcano.elastic.runtime.checkpoints import Best, Checkpoints, Final, Saver, Together, open_store
 from kfp_volcano.elastic.runtime.events import Events, Kind
 from kfp_volcano.elastic.runtime.shards import to_whole
@@ -179,7 +180,7 @@ class Saving(Unsaved):
             model = to_whole(self._state.model.state_dict())
             if self._crew.rank == 0:
                 self._sync()
-                self._final.write(model, self._state.about(final=True))
+                self._final.write(model, about(self._state, final=True))
 
     def close(self) -> None:
         """See above."""
@@ -264,7 +265,7 @@ class Saving(Unsaved):
             state = self._state.whole()
         else:
             return
-        self._wanted = not self._saver.begin(state, {**self._state.about(), "best": best}, wanted=wanted)
+        self._wanted = not self._saver.begin(state, {**about(self._state), "best": best}, wanted=wanted)
         if wait:
             self._saver.finish()
 
