@@ -240,7 +240,8 @@ CODES = (
         "KV505",
         "clip-before-sum",
         "each worker clips its own part before the parts are summed: the result depends on how many there are",
-        "clip the sum: in optimizer.register_step_pre_hook with Training; after the all-reduce otherwise",
+        "clip the sum: with Training in optimizer.register_step_pre_hook, by a function that returns nothing; after the"
+        " all-reduce otherwise",
     ),
     Code(
         "KV506",

@@ -44,6 +44,7 @@ _WHY = {
     "KV304": "random numbers follow the rank",
     "KV504": "gradients are applied beside training.step",
     "KV505": "gradients are clipped before the sum",
+    "KV508": "the loss is no mean over the share",
     "KV601": "batch norm keeps statistics by worker",
 }
 _NOISE = "KV602"
