@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.checking.data import sharders
+from kfp_volcano.elastic.checking.evaluating import for_evaluation
 from kfp_volcano.elastic.checking.facts import TRAINING, Tag
 from kfp_volcano.elastic.checking.script import keyword
 
@@ -164,7 +165,7 @@ def _each_workers(script: Script) -> Iterator[Finding]:
     flow = script.flow
     shared = any(True for _ in sharders(script))
     for call, _ in script.calls():
-        if Tag.LOADER in flow.tags(call):
+        if Tag.LOADER in flow.tags(call) and not for_evaluation(script, call):
             sampler = keyword(call, "sampler", "batch_sampler")
             size = keyword(call, "batch_size") or (call.args[1] if len(call.args) > 1 else None)
             unpacked = [each.value for each in call.keywords if each.arg is None]

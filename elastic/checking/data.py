@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.checking.evaluating import for_evaluation
 from kfp_volcano.elastic.checking.facts import Tag
 from kfp_volcano.elastic.checking.orders import truthy
 from kfp_volcano.elastic.checking.script import keyword, names_in
@@ -27,9 +28,8 @@ _SKIPS = ("skip_first_batches", "StatefulDataLoader", "StatefulDistributedSample
 
 def rules(script: Script) -> Iterator[Finding]:
     """All findings about which samples are fed."""
-    yield from _samplers(script)
-    yield from _slices(script)
-    yield from _counts(script)
+    by_rank: list[tuple[ast.AST, Finding]] = [*_samplers(script), *_slices(script), *_counts(script)]
+    yield from (finding for node, finding in by_rank if not for_evaluation(script, node))
     yield from _positions(script)
     if script.live:
         yield from _beside_training(script)
@@ -38,21 +38,21 @@ def rules(script: Script) -> Iterator[Finding]:
 # ------------------------------------------------------------------ by rank
 
 
-def _samplers(script: Script) -> Iterator[Finding]:
+def _samplers(script: Script) -> Iterator[tuple[ast.AST, Finding]]:
     flow = script.flow
     epochs = {name for _, name in script.calls("set_epoch")}
     for call, name in script.calls():
         last = name.rpartition(".")[2]
         if Tag.SAMPLER in flow.tags(call) and "istributed" in last:
-            yield script.found(call, "KV201", f"`{script.shown(call)}` gives each rank a fixed part")
+            yield call, script.found(call, "KV201", f"`{script.shown(call)}` gives each rank a fixed part")
             if not epochs:
-                yield script.found(call, "KV206", f"set_epoch of `{last}` is never called")
+                yield call, script.found(call, "KV206", f"set_epoch of `{last}` is never called")
         elif last in _SHARDS and any(
             flow.tags(value) & (Tag.RANK | Tag.WORLD) for value in (*call.args, *(each.value for each in call.keywords))
         ):
-            yield script.found(call, "KV201", f"`{script.shown(call)}` gives each rank a fixed part")
+            yield call, script.found(call, "KV201", f"`{script.shown(call)}` gives each rank a fixed part")
     for call in sharders(script):
-        yield script.found(call, "KV201", f"`{script.shown(call)}` shards its loaders by rank")
+        yield call, script.found(call, "KV201", f"`{script.shown(call)}` shards its loaders by rank")
 
 
 def sharders(script: Script) -> Iterator[ast.Call]:
@@ -80,7 +80,7 @@ def _scales_itself(call: ast.Call) -> bool:
     return (strategy is not None or bool(several)) and not off
 
 
-def _slices(script: Script) -> Iterator[Finding]:
+def _slices(script: Script) -> Iterator[tuple[ast.AST, Finding]]:
     flow = script.flow
     for node in script.nodes(ast.Subscript):
         part = node.slice
@@ -90,7 +90,10 @@ def _slices(script: Script) -> Iterator[Finding]:
             block = Tag.RANK in lower and (part.upper is None or Tag.RANK in upper)
             right = of_a_batch(script, node, node.value) or _block_at_a_position(script, node, part)
             if (strided or block) and not right:
-                yield script.found(node, "KV201", f"`{script.shown(node)}` is a part by rank of what stays the same")
+                yield (
+                    node,
+                    script.found(node, "KV201", f"`{script.shown(node)}` is a part by rank of what stays the same"),
+                )
         elif Tag.RANK in flow.tags(part) and isinstance(node.value, ast.Call):
             split = node.value
             name = flow.dotted(split.func).rpartition(".")[2]
@@ -99,10 +102,13 @@ def _slices(script: Script) -> Iterator[Finding]:
             )
             source = split.func.value if isinstance(split.func, ast.Attribute) and len(split.args) < 2 else split  # noqa: PLR2004
             if name in _SPLITS and world and not of_a_batch(script, node, source):
-                yield script.found(node, "KV201", f"`{script.shown(node)}` is a part by rank of what stays the same")
+                yield (
+                    node,
+                    script.found(node, "KV201", f"`{script.shown(node)}` is a part by rank of what stays the same"),
+                )
 
 
-def _counts(script: Script) -> Iterator[Finding]:
+def _counts(script: Script) -> Iterator[tuple[ast.AST, Finding]]:
     """`range(rank, n, world)`, and `i % world == rank`."""
     flow = script.flow
     for call, name in script.calls("range", "islice", "arange"):
@@ -110,7 +116,7 @@ def _counts(script: Script) -> Iterator[Finding]:
         strided = len(numbers) > 2 and Tag.RANK in flow.tags(numbers[0]) and Tag.WORLD in flow.tags(numbers[2])  # noqa: PLR2004
         block = len(numbers) == 2 and all(Tag.RANK in flow.tags(number) for number in numbers)  # noqa: PLR2004 - first, last
         if (strided or block) and not of_a_batch(script, call, call):
-            yield script.found(call, "KV201", f"`{script.shown(call)}` counts by rank")
+            yield call, script.found(call, "KV201", f"`{script.shown(call)}` counts by rank")
     for node in script.nodes(ast.Compare):
         mod = next((each for each in (node.left, *node.comparators) if isinstance(each, ast.BinOp)), None)
         if not all(isinstance(each, (ast.Eq, ast.NotEq)) for each in node.ops):
@@ -118,7 +124,7 @@ def _counts(script: Script) -> Iterator[Finding]:
         if mod is not None and isinstance(mod.op, ast.Mod) and Tag.WORLD in flow.tags(mod.right):
             others = [each for each in (node.left, *node.comparators) if each is not mod]
             if any(Tag.RANK in flow.tags(each) for each in others):
-                yield script.found(node, "KV201", f"`{script.shown(node)}` chooses samples by rank")
+                yield node, script.found(node, "KV201", f"`{script.shown(node)}` chooses samples by rank")
 
 
 def of_a_batch(script: Script, node: ast.AST, source: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:

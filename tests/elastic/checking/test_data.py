@@ -260,3 +260,25 @@ def test_a_rank_is_followed_through_fields_and_partial(codes: Any) -> None:
             return make(dataset, batch_size=20, **options)
     """
     assert sorted(codes(text)) == ["KV103", "KV201", "KV304"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "with torch.no_grad():\n    for i in range(rank, 100, world):\n        model(dataset[i])",
+        "with torch.inference_mode():\n    model(dataset[rank::world])",
+        "val_sampler = DistributedSampler(dataset)\nval_loader = DataLoader(dataset, batch_size=8, sampler=val_sampler)",
+        "seen = DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset))\nfor x in seen:\n    print(model(x))",
+        "@torch.no_grad()\ndef score():\n    return sum(model(dataset[i]) for i in range(rank, 100, world))",
+        "def evaluate():\n    return [i for i in range(100) if i % world == rank]",
+    ],
+)
+def test_what_is_evaluated_on_may_be_shared_out_by_rank(restart: Any, lines: str) -> None:
+    """Told by gradients that are off, by names, and by loops that compute none."""
+    assert restart(before=lines) == []
+
+
+def test_a_name_alone_makes_no_evaluation(restart: Any) -> None:
+    """What trains is trained on."""
+    lines = "def test_run():\n    for i in range(rank, 100, world):\n        model(dataset[i]).sum().backward()"
+    assert restart(before=lines) == ["KV201"]
