@@ -46,10 +46,10 @@ def _without_gradient(script: Script, node: ast.AST) -> bool:
 
 
 def _loader_without_training(script: Script, name: str) -> bool:
+    every: list[ast.For | ast.AsyncFor] = [*script.nodes(ast.For), *script.nodes(ast.AsyncFor)]
     loops = [
         loop
-        for kind in (ast.For, ast.AsyncFor)
-        for loop in script.nodes(kind)
+        for loop in every
         if Tag.LOADER in script.flow.tags(loop.iter) and any(_names(each) == [name] for each in ast.walk(loop.iter))
     ]
     return bool(loops) and not any(_trains(script, loop) for loop in loops)
