@@ -27,10 +27,11 @@ GROUPS: dict[str, dict[str, Any]] = {
 
 
 @dsl.pipeline(name="compare-strategies", description="Compare groups of trainings at an equal budget, seed by seed.")
-def compare_strategies_pipeline(epochs: int = 120, lr: float = 0.05, queue: str = "research") -> None:
+def compare_strategies_pipeline(epochs: int = 240, lr: float = 0.05, queue: str = "research") -> None:
     """Train each group with each seed on as many GPUs as the queue can spare; an epoch is the same for all.
 
-    Few epochs are over before the workers that an elastic training is given have started.
+    Few epochs are over before the workers that an elastic training is given have started; and while gangs wait for
+    the queue's GPUs none is given any, so two trainings are there at a time.
     """
     spec = {
         "apiVersion": "kfp-volcano/v1",
@@ -46,4 +47,4 @@ def compare_strategies_pipeline(epochs: int = 120, lr: float = 0.05, queue: str 
             "checkpoint": {"volume": "checkpoints", "every": "1m", "keep": 2},
         },
     }
-    compare_trainings(spec, GROUPS, seeds=SEEDS, folder=str(DIGITS))
+    compare_trainings(spec, GROUPS, seeds=SEEDS, parallel=2, folder=str(DIGITS))

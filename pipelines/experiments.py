@@ -30,12 +30,14 @@ def compare_trainings(
     metric: str = "accuracy",
     mode: str = "max",
     budget: str = "samples",
+    parallel: int = 0,
     folder: Optional[str] = None,
     volume: Optional[Claim] = None,
 ) -> dsl.PipelineTask:
-    """Lay out an experiment in the pipeline being defined: each group with each seed, all at once, then the comparison.
+    """Lay out an experiment in the pipeline being defined: each group with each seed, then the comparison.
 
-    All Jobs are submitted together; Volcano starts as many as the queue has room for, and the others wait.
+    All Jobs are submitted together; Volcano starts as many as the queue has room for, and the others wait. While a gang
+    waits no elastic training grows: where that is what is compared, `parallel` leaves room in the queue.
 
     Args:
         spec: A TrainingJob. `{seed}` in its texts is the seed; values may be pipeline parameters.
@@ -46,6 +48,7 @@ def compare_trainings(
         mode: `max` where more of it is better, `min` where less is.
         budget: What is equal for all: `samples` or `gpu-hours`. The metric is read where the training that used
             least of it ended.
+        parallel: So many Jobs are there at a time; 0: all.
         folder: Where the command runs on the embedded cluster.
         volume: As for `elastic_training`.
 
@@ -61,13 +64,14 @@ def compare_trainings(
         *([] if 1 < len(groups) <= MOST_GROUPS else [Problem("groups", f"there are {len(groups)}", "two to six")]),
         *([] if seeds and len(set(seeds)) == len(seeds) else [Problem("seeds", "there are none, or one comes twice")]),
         *([] if mode in MODES else [Problem("mode", f"{mode!r} is unknown", " or ".join(MODES))]),
+        *([] if parallel >= 0 else [Problem("parallel", f"is {parallel}", "a number of Jobs, or 0 for all")]),
         *([] if budget in BUDGETS else [Problem("budget", f"{budget!r} is unknown", " or ".join(BUDGETS))]),
     ]  # fmt: skip
     if problems:
         raise SpecError(problems, source="the experiment")
     read = joined_specs({name: changed(spec, changes) for name, changes in groups.items()}, folder, volume)
     trials = [{"group": name, "seed": str(seed)} for name in groups for seed in seeds]
-    with dsl.ParallelFor(trials, name="trials") as item:
+    with dsl.ParallelFor(trials, name="trials", parallelism=parallel or None) as item:
         trial = without_retry(
             run_trial(
                 **read._asdict(),

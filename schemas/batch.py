@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from kfp_volcano.schemas.codec import wire_key
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +102,11 @@ class Batch:
         if size is not None and base is not None:
             if each is None and size % base:
                 lower = size - size % base
-                yield "baseWorkers", f"{base} workers cannot share {size} samples evenly", f"global: {lower + base}"
+                yield (
+                    "baseWorkers",
+                    f"{counted(base, 'worker')} cannot share {size} samples evenly",
+                    f"global: {lower + base}",
+                )
             elif each is not None and each * base != size:
                 words = f"{size} is not perWorker {each} times baseWorkers {base}"
                 yield "global", words, f"{each * base}, or leave one of the three out"

@@ -57,6 +57,7 @@ class ProgressPublisher:
         self._newest: Progress | None = None
         self._changed = threading.Condition()
         self._closed = False
+        self._trouble = ""
         self._thread = threading.Thread(target=self._run, name="progress publisher", daemon=True)
         self._thread.start()
 
@@ -104,9 +105,18 @@ class ProgressPublisher:
         except NotFoundError:
             _log.info("%s/%s is gone: its progress is not kept", self._namespace, self._name)
         except ClusterError as error:
-            _log.warning("progress is not written yet: %s", error)
+            self._tell(str(error))
             return False
+        self._tell("")
         return True
+
+    def _tell(self, trouble: str) -> None:
+        """Say what keeps progress from being written once, however often it is tried; and that it is over."""
+        if trouble and trouble != self._trouble:
+            _log.warning("progress is not written yet: %s", trouble)
+        elif self._trouble and not trouble:
+            _log.info("progress is written")
+        self._trouble = trouble
 
 
 def with_history(progress: Progress, before: str | None) -> Progress:

@@ -21,6 +21,7 @@ from kfp_volcano.elastic.autoscaler.contracts import open_outcome, outcomes, pro
 from kfp_volcano.elastic.policies.guards import PLACE_S
 from kfp_volcano.errors import ResizeError
 from kfp_volcano.schemas.names import CORE, ELASTIC, REQUEST, RESIZE, pod_name
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.schemas.records import Phase, ResizeOutcome, dump
 from kfp_volcano.volcano.cluster.annotations import annotation_patch
 from kfp_volcano.volcano.manifests.resize import resize_patch, workers
@@ -135,7 +136,7 @@ def _why_not(job: Manifest, request: ResizeRequest) -> str | None:
 def _patch(job: Manifest, outcome: ResizeOutcome, now: float) -> Step:
     why = f"the Job is {job_state(job).value}" if job_state(job) not in _LIVE else None
     if why is None and workers(job) != outcome.from_workers:
-        why = f"the Job has {workers(job)} workers, not {outcome.from_workers}: they were changed meanwhile"
+        why = f"the Job has {counted(workers(job), 'worker')}, not {outcome.from_workers}: they were changed meanwhile"
     try:
         change = [] if why else resize_patch(job, outcome.to_workers)
     except ResizeError as error:

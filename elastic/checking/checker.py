@@ -6,7 +6,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kfp_volcano.elastic.checking import data, group, loop, networks, rates, saving, seeds, signals
+from kfp_volcano.elastic.checking import (
+    batches,
+    contents,
+    data,
+    group,
+    loop,
+    losses,
+    networks,
+    orders,
+    pace,
+    rates,
+    saving,
+    seeds,
+    signals,
+)
 from kfp_volcano.elastic.checking.codes import BY_CODE, Finding, Severity
 from kfp_volcano.elastic.checking.script import Script
 from kfp_volcano.elastic.checking.sources import read_script
@@ -18,7 +32,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading", "check"]
 
-_RULES = (rates.rules, data.rules, saving.rules, seeds.rules, signals.rules, group.rules, loop.rules, networks.rules)
+_RULES = (
+    rates.rules,
+    batches.rules,
+    data.rules,
+    orders.rules,
+    saving.rules,
+    contents.rules,
+    pace.rules,
+    losses.rules,
+    seeds.rules,
+    signals.rules,
+    group.rules,
+    loop.rules,
+    networks.rules,
+)
 
 
 @dataclass(frozen=True, slots=True)

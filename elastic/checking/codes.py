@@ -185,11 +185,19 @@ CODES = (
         "load the newest checkpoint at the start and save when SIGTERM comes; or use Training, which resizes live",
     ),
     Code(
+        "KV307",
+        "saves-each-step",
+        "every step waits for the disk, and with a large model or a shared volume most of the time goes into it",
+        "save each few minutes, and when SIGTERM comes; or behind the steps: torch.distributed.checkpoint.async_save."
+        " Training does both",
+        Severity.NOTE,
+    ),
+    Code(
         "KV401",
         "sigterm-unheeded",
         "a resize tells the script to leave by SIGTERM; what it has done since its last checkpoint is done again, or"
         " it is killed after the grace time",
-        "set a flag in a SIGTERM handler, finish the step, save, and leave; or save each step",
+        "set a flag in a SIGTERM handler, finish the step, save, and leave with 143",
     ),
     Code(
         "KV402",
@@ -232,7 +240,8 @@ CODES = (
         "KV505",
         "clip-before-sum",
         "each worker clips its own part before the parts are summed: the result depends on how many there are",
-        "clip the sum: in optimizer.register_step_pre_hook with Training; after the all-reduce otherwise",
+        "clip the sum: with Training in optimizer.register_step_pre_hook, by a function that returns nothing; after the"
+        " all-reduce otherwise",
     ),
     Code(
         "KV506",
@@ -246,6 +255,14 @@ CODES = (
         "every worker does the same evaluation, and training waits for the slowest",
         "if training.first: evaluate",
         Severity.NOTE,
+    ),
+    Code(
+        "KV508",
+        "loss-by-share",
+        "shares of a batch are of unequal size, and losses are averaged as if they were not, or weighted twice: the"
+        " update is another one at each size",
+        "Training: hand step() the mean over share.ids, it weights by shares; by hand, under DDP:"
+        " criterion(…, reduction='sum') * world / len(batch)",
     ),
     Code(
         "KV601",

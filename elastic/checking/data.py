@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samplers, positions and orders: KV201 to KV206."""
+"""Samplers and positions: KV201, KV202 and KV204 to KV206."""
 
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.checking.evaluating import for_evaluation
 from kfp_volcano.elastic.checking.facts import Tag
+from kfp_volcano.elastic.checking.orders import truthy
 from kfp_volcano.elastic.checking.script import keyword, names_in
-from kfp_volcano.elastic.checking.seeds import seeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,30 +17,20 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.checking.codes import Finding
     from kfp_volcano.elastic.checking.script import Script
 
-__all__ = ["rules"]
+__all__ = ["of_a_batch", "rules", "sharders"]
 
 _SHARDS = ("shard", "split_dataset_by_node", "get_shard", "split_by_node", "distributed_split")
+_SHARDERS = ("prepare", "prepare_data_loader", "setup_dataloaders", "distribute_dataset", "AutoShardPolicy")
 _SPLITS = ("array_split", "split", "chunk", "tensor_split", "hsplit")
 _HOLDERS = ("Subset", "DataLoader", "TensorDataset", "SubsetRandomSampler", "SequentialSampler", "StatefulDataLoader")
 _SKIPS = ("skip_first_batches", "StatefulDataLoader", "StatefulDistributedSampler")
-_ORDERS = {
-    "torch.randperm": "torch",
-    "random.shuffle": "random",
-    "random.sample": "random",
-    "numpy.random.shuffle": "numpy",
-    "numpy.random.permutation": "numpy",
-    "numpy.random.choice": "numpy",
-}
-_GENERATORS = ("Random", "default_rng", "RandomState", "Generator", "PRNGKey", "key")
 
 
 def rules(script: Script) -> Iterator[Finding]:
-    """All findings about which samples are fed, and in which order."""
-    yield from _samplers(script)
-    yield from _slices(script)
-    yield from _counts(script)
+    """All findings about which samples are fed."""
+    by_rank: list[tuple[ast.AST, Finding]] = [*_samplers(script), *_slices(script), *_counts(script)]
+    yield from (finding for node, finding in by_rank if not for_evaluation(script, node))
     yield from _positions(script)
-    yield from _orders(script)
     if script.live:
         yield from _beside_training(script)
 
@@ -48,29 +38,33 @@ def rules(script: Script) -> Iterator[Finding]:
 # ------------------------------------------------------------------ by rank
 
 
-def _samplers(script: Script) -> Iterator[Finding]:
+def _samplers(script: Script) -> Iterator[tuple[ast.AST, Finding]]:
     flow = script.flow
     epochs = {name for _, name in script.calls("set_epoch")}
     for call, name in script.calls():
         last = name.rpartition(".")[2]
         if Tag.SAMPLER in flow.tags(call) and "istributed" in last:
-            yield script.found(call, "KV201", f"`{script.shown(call)}` gives each rank a fixed part")
+            yield call, script.found(call, "KV201", f"`{script.shown(call)}` gives each rank a fixed part")
             if not epochs:
-                yield script.found(call, "KV206", f"set_epoch of `{last}` is never called")
+                yield call, script.found(call, "KV206", f"set_epoch of `{last}` is never called")
         elif last in _SHARDS and any(
             flow.tags(value) & (Tag.RANK | Tag.WORLD) for value in (*call.args, *(each.value for each in call.keywords))
         ):
-            yield script.found(call, "KV201", f"`{script.shown(call)}` gives each rank a fixed part")
-        elif last in (
-            "prepare",
-            "prepare_data_loader",
-            "setup_dataloaders",
-            "distribute_dataset",
-            "AutoShardPolicy",
-        ) and any(Tag.LOADER in flow.tags(value) for value in call.args):
-            yield script.found(call, "KV201", f"`{script.shown(call)}` shards the loader by rank")
-        elif last == "Trainer" and _scales_itself(call):
-            yield script.found(call, "KV201", f"`{script.shown(call)}` shards its loaders by rank")
+            yield call, script.found(call, "KV201", f"`{script.shown(call)}` gives each rank a fixed part")
+    for call in sharders(script):
+        yield call, script.found(call, "KV201", f"`{script.shown(call)}` shards its loaders by rank")
+
+
+def sharders(script: Script) -> Iterator[ast.Call]:
+    """The calls by which a library shares loaders out by rank: of accelerate, Fabric, Lightning, transformers."""
+    for call, name in script.calls():
+        last = name.rpartition(".")[2]
+        handed = last in _SHARDERS and any(Tag.LOADER in script.flow.tags(value) for value in call.args)
+        hugging = last.endswith("Trainer") and name.startswith(
+            ("transformers.", "trl.", "peft.", "sentence_transformers.")
+        )
+        if handed or hugging or (last == "Trainer" and _scales_itself(call)):
+            yield call
 
 
 def _scales_itself(call: ast.Call) -> bool:
@@ -86,7 +80,7 @@ def _scales_itself(call: ast.Call) -> bool:
     return (strategy is not None or bool(several)) and not off
 
 
-def _slices(script: Script) -> Iterator[Finding]:
+def _slices(script: Script) -> Iterator[tuple[ast.AST, Finding]]:
     flow = script.flow
     for node in script.nodes(ast.Subscript):
         part = node.slice
@@ -94,9 +88,12 @@ def _slices(script: Script) -> Iterator[Finding]:
             lower, upper, step = (flow.tags(each) for each in (part.lower, part.upper, part.step))
             strided = Tag.RANK in lower and Tag.WORLD in step
             block = Tag.RANK in lower and (part.upper is None or Tag.RANK in upper)
-            right = _of_a_batch(script, node, node.value) or _block_at_a_position(script, node, part)
+            right = of_a_batch(script, node, node.value) or _block_at_a_position(script, node, part)
             if (strided or block) and not right:
-                yield script.found(node, "KV201", f"`{script.shown(node)}` is a part by rank of what stays the same")
+                yield (
+                    node,
+                    script.found(node, "KV201", f"`{script.shown(node)}` is a part by rank of what stays the same"),
+                )
         elif Tag.RANK in flow.tags(part) and isinstance(node.value, ast.Call):
             split = node.value
             name = flow.dotted(split.func).rpartition(".")[2]
@@ -104,28 +101,33 @@ def _slices(script: Script) -> Iterator[Finding]:
                 Tag.WORLD in flow.tags(each) for each in (*split.args, *(each.value for each in split.keywords))
             )
             source = split.func.value if isinstance(split.func, ast.Attribute) and len(split.args) < 2 else split  # noqa: PLR2004
-            if name in _SPLITS and world and not _of_a_batch(script, node, source):
-                yield script.found(node, "KV201", f"`{script.shown(node)}` is a part by rank of what stays the same")
+            if name in _SPLITS and world and not of_a_batch(script, node, source):
+                yield (
+                    node,
+                    script.found(node, "KV201", f"`{script.shown(node)}` is a part by rank of what stays the same"),
+                )
 
 
-def _counts(script: Script) -> Iterator[Finding]:
+def _counts(script: Script) -> Iterator[tuple[ast.AST, Finding]]:
     """`range(rank, n, world)`, and `i % world == rank`."""
     flow = script.flow
     for call, name in script.calls("range", "islice", "arange"):
         numbers = call.args[1:] if name.endswith("islice") else call.args
         strided = len(numbers) > 2 and Tag.RANK in flow.tags(numbers[0]) and Tag.WORLD in flow.tags(numbers[2])  # noqa: PLR2004
         block = len(numbers) == 2 and all(Tag.RANK in flow.tags(number) for number in numbers)  # noqa: PLR2004 - first, last
-        if (strided or block) and not _of_a_batch(script, call, call):
-            yield script.found(call, "KV201", f"`{script.shown(call)}` counts by rank")
+        if (strided or block) and not of_a_batch(script, call, call):
+            yield call, script.found(call, "KV201", f"`{script.shown(call)}` counts by rank")
     for node in script.nodes(ast.Compare):
         mod = next((each for each in (node.left, *node.comparators) if isinstance(each, ast.BinOp)), None)
+        if not all(isinstance(each, (ast.Eq, ast.NotEq)) for each in node.ops):
+            continue  # `rank < len(batch) % world` hands a remainder out
         if mod is not None and isinstance(mod.op, ast.Mod) and Tag.WORLD in flow.tags(mod.right):
             others = [each for each in (node.left, *node.comparators) if each is not mod]
             if any(Tag.RANK in flow.tags(each) for each in others):
-                yield script.found(node, "KV201", f"`{script.shown(node)}` chooses samples by rank")
+                yield node, script.found(node, "KV201", f"`{script.shown(node)}` chooses samples by rank")
 
 
-def _of_a_batch(script: Script, node: ast.AST, source: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
+def of_a_batch(script: Script, node: ast.AST, source: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
     """Whether what is shared out by rank is one step's global batch, and not the whole dataset.
 
     A batch is new in each turn of the loop that the sharing stands in; a dataset's part is gone through in a loop
@@ -150,7 +152,7 @@ def _of_a_batch(script: Script, node: ast.AST, source: ast.AST, seen: frozenset[
     if flow.function(function) is not None and flow.loops(function):
         return True  # a function made anew in each turn of a loop
     calls = list(flow.callers(function))
-    return bool(calls) and all(_of_a_batch(script, call, call, seen | {function}) for call in calls)
+    return bool(calls) and all(of_a_batch(script, call, call, seen | {function}) for call in calls)
 
 
 def _block_at_a_position(script: Script, node: ast.AST, part: ast.Slice) -> bool:
@@ -257,66 +259,6 @@ def _positions(script: Script) -> Iterator[Finding]:
                 yield script.found(each, "KV202", f"`if {script.shown(each.test)}: continue` skips batches of one rank")
 
 
-# ------------------------------------------------------------------ orders
-
-
-def _orders(script: Script) -> Iterator[Finding]:
-    flow = script.flow
-    if not script.learns:
-        return
-    for call, name in script.calls():
-        last = name.rpartition(".")[2]
-        shown = f"`{script.shown(call)}`"
-        if Tag.LOADER in flow.tags(call) or name in _ORDERS:
-            shuffles = name in _ORDERS or (_true(keyword(call, "shuffle")) and not script.live)
-            if shuffles and keyword(call, "generator") is None and not seeded(script, _ORDERS.get(name, "torch")):
-                yield script.found(call, "KV203", f"{shown} shuffles without a seed")
-        elif last in ("shuffle", "permutation", "permuted") and isinstance(call.func, ast.Attribute):
-            made = _maker(script, call.func.value)
-            if made is not None and not made.args and not made.keywords:
-                yield script.found(call, "KV203", f"{shown} draws from a generator without a seed")
-            elif made is None and last == "shuffle" and _of_dataset(script, call):
-                yield script.found(call, "KV203", f"{shown} shuffles without a seed")
-
-
-def _of_dataset(script: Script, call: ast.Call) -> bool:
-    """Whether a dataset's own `shuffle` is called, without a seed of its own or of its library."""
-    if keyword(call, "seed") is not None or len(call.args) > 1 or _lists(call):
-        return False
-    imported = script.flow.module(call).imports.values()
-    return not seeded(script, "tensorflow" if any("tensorflow" in each for each in imported) else "numpy")
-
-
-def _lists(call: ast.Call) -> bool:
-    """Whether what is shuffled is the argument: the owner is a generator that somebody handed in."""
-    return (
-        bool(call.args)
-        and not isinstance(call.args[0], ast.Constant)
-        and not re.search(r"buffer|size|len", ast.unparse(call.args[0]))
-    )
-
-
-def _maker(script: Script, owner: ast.expr) -> ast.Call | None:
-    """The call that made a generator of random numbers."""
-    if isinstance(owner, ast.Call):
-        return owner if script.flow.dotted(owner.func).rpartition(".")[2] in _GENERATORS else None
-    for target, value in script.assignments():
-        if ast.unparse(target) == ast.unparse(owner) and isinstance(value, ast.Call):
-            made = _maker(script, value)
-            if made is not None:
-                return made
-    return None
-
-
-def _true(value: ast.expr | None) -> bool:
-    """Whether an argument is given, and not as False; `shuffle=(sampler is None)` is no shuffling of ours."""
-    return (
-        value is not None
-        and not (isinstance(value, ast.Constant) and not value.value)
-        and not isinstance(value, ast.Compare)
-    )
-
-
 # ------------------------------------------------------------------ beside Training
 
 
@@ -325,7 +267,7 @@ def _beside_training(script: Script) -> Iterator[Finding]:
     for call, _ in script.calls():
         if Tag.LOADER in flow.tags(call) and "oader" in flow.dotted(call.func).rpartition(".")[2]:
             sampler = keyword(call, "sampler", "batch_sampler")
-            if _true(keyword(call, "shuffle")) or (sampler is not None and not (isinstance(sampler, ast.Constant))):
+            if truthy(keyword(call, "shuffle")) or (sampler is not None and not (isinstance(sampler, ast.Constant))):
                 yield script.found(call, "KV204", f"`{script.shown(call)}` has an order of its own")
     for loop in script.live_loops:
         if isinstance(loop.iter, ast.Call) and flow.dotted(loop.iter.func).rpartition(".")[2] == "zip":

@@ -9,6 +9,7 @@ import re
 __all__ = [
     "ATTRIBUTES",
     "CALLS",
+    "FIRST_RANK_DECORATORS",
     "LR_NAME",
     "PARAMETERS",
     "TF_CONFIG",
@@ -138,6 +139,15 @@ ATTRIBUTES: dict[str, Tag] = {
     ),
 }
 """Attributes of objects that are not followed, and keys of mappings."""
+
+FIRST_RANK_DECORATORS = (
+    "rank_zero_only",
+    "on_main_process",
+    "on_local_main_process",
+    "main_process_only",
+    "master_only",
+)
+"""Decorators under which a function runs on the first rank, or on one of each node."""
 
 PARAMETERS: dict[str, Tag] = {
     **dict.fromkeys(("rank", "local_rank", "global_rank", "gpu_id", "local_gpu_rank"), Tag.RANK),

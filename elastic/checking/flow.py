@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.checking import facts
 from kfp_volcano.elastic.checking.facts import Tag
-from kfp_volcano.elastic.checking.places import FUNCTIONS, Places, arguments_of
+from kfp_volcano.elastic.checking.places import FUNCTIONS, Places, arguments_of, decorated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -109,8 +109,23 @@ class Flow(Places):
         function = self.function(node)
         if function is None or function in seen:
             return False
+        if self._wrapped_for_some(function):
+            return True
         calls = list(self.callers(function))
         return bool(calls) and all(self.on_some_ranks(call, seen | {function}) for call in calls)
+
+    def _wrapped_for_some(self, function: ast.AST) -> bool:
+        """Whether a decorator calls a function on some ranks only: a library's, or one of the script's."""
+        if decorated(function, *facts.FIRST_RANK_DECORATORS):
+            return True
+        for name in (ast.unparse(each) for each in getattr(function, "decorator_list", [])):
+            for wrapper in self.functions.get(name, []):
+                inner = {each.arg for each in arguments_of(wrapper)}
+                calls = [each for each in ast.walk(wrapper) if isinstance(each, ast.Call)]
+                own = [each for each in calls if isinstance(each.func, ast.Name) and each.func.id in inner]
+                if own and all(any(Tag.RANK in self.tags(test) for test, _ in self.conditions(each)) for each in own):
+                    return True
+        return False
 
     # ------------------------------------------------------------------ what things are
 
@@ -269,6 +284,8 @@ class Flow(Places):
         if function is not None and tags & ~self._results.get(function, Tag.NONE):
             self._results[function] = tags | self._results.get(function, Tag.NONE)
             self._changed = True
+        if isinstance(function, ast.FunctionDef) and decorated(function, "property", "cached_property"):
+            self._attach(function.name, tags)
 
     def _learn_keys(self, node: ast.Dict) -> None:
         for key, value in zip(node.keys, node.values, strict=True):
@@ -337,12 +354,12 @@ class Flow(Places):
             functions += [each for each in made if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
         for function in functions:
             self._hand(call, function)
-        if last in self.classes and not functions:  # a dataclass
+        if (last in self.classes and not functions) or last == "SimpleNamespace":  # fields are keywords
             for keyword in call.keywords:
                 self._attach(keyword.arg or "", self.tags(keyword.value))
 
     def _hand(self, call: ast.Call, function: ast.AST) -> None:
-        bound = isinstance(self._parents.get(function), ast.ClassDef) and not _static(function)
+        bound = isinstance(self._parents.get(function), ast.ClassDef) and not decorated(function, "staticmethod")
         names = [each.arg for each in arguments_of(function)][1 if bound else 0 :]
         for parameter, value in zip(names, call.args, strict=False):
             if isinstance(value, ast.Starred):
@@ -377,11 +394,6 @@ class Flow(Places):
             if isinstance(each, ast.Nonlocal) and node.id in each.names:
                 return next((scope for scope in scopes[1:] if (scope, node.id) in self._names), first)
         return first
-
-
-def _static(function: ast.AST) -> bool:
-    decorators = getattr(function, "decorator_list", [])
-    return any(isinstance(each, ast.Name) and each.id == "staticmethod" for each in decorators)
 
 
 def _union(found: Iterable[Tag]) -> Tag:

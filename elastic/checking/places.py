@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.checking.sources import Module
 
-__all__ = ["FUNCTIONS", "Function", "Loop", "Places", "arguments_of"]
+__all__ = ["FUNCTIONS", "Function", "Loop", "Places", "arguments_of", "decorated", "pairs"]
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -175,14 +175,14 @@ class Places:
 
     def _name_constants(self, node: ast.Assign) -> None:
         """`KEY = "RANK"`, and `Loader = torch.utils.data.DataLoader`."""
-        for target in node.targets:
+        for target, value in (pair for each in node.targets for pair in pairs(each, node.value)):
             if not isinstance(target, ast.Name):
                 continue
             scope = next(self.scopes(target))
-            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-                self._constants[scope, target.id] = node.value.value
-            elif isinstance(node.value, (ast.Name, ast.Attribute)):
-                name = self.dotted(node.value)
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                self._constants[scope, target.id] = value.value
+            elif isinstance(value, (ast.Name, ast.Attribute, ast.Call)):
+                name = self.dotted(_partial(self, value) if isinstance(value, ast.Call) else value)
                 if root_of(name) in self._foreign[self.module(node).tree] or name in self.functions:
                     self._aliases[scope, target.id] = name
 
@@ -218,6 +218,11 @@ class Places:
         return ""
 
 
+def _partial(places: Places, call: ast.Call) -> ast.AST:
+    """The function that `functools.partial` is given, of which the result is another name."""
+    return call.args[0] if call.args and places.dotted(call.func) == "functools.partial" else ast.Constant(value=None)
+
+
 def root_of(name: str) -> str:
     """The first word of a dotted name."""
     return name.partition(".")[0].removesuffix("()")
@@ -227,6 +232,22 @@ def arguments_of(function: ast.AST) -> list[ast.arg]:
     """The named parameters of a function."""
     arguments: ast.arguments = function.args  # type: ignore[attr-defined]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target of an assignment with its value, tuples taken apart as far as both sides are written out."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+            for each, part in zip(target.elts, value.elts, strict=True):
+                yield from pairs(each, part)
+        return
+    yield target, value
+
+
+def decorated(function: ast.AST, *names: str) -> bool:
+    """Whether a function has one of these decorators, `functools.cached_property` by its last word."""
+    written = [ast.unparse(each).rpartition(".")[2] for each in getattr(function, "decorator_list", [])]
+    return any(name in names for name in written)
 
 
 def _guards(outer: ast.AST, below: ast.AST) -> Iterator[tuple[ast.expr, bool]]:

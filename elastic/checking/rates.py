@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning rates, batches and schedules: KV101 to KV106."""
+"""Learning rates and schedules: KV101, KV102, KV104 and KV105."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from kfp_volcano.elastic.checking.batches import BATCH_NAME, arguments, name_of
 from kfp_volcano.elastic.checking.facts import LR_NAME, TRAINING, Tag
 from kfp_volcano.elastic.checking.script import keyword, names_in
 
@@ -19,17 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["rules"]
 
 _WARMUP = re.compile(r"warm_?up", re.IGNORECASE)
-_BATCH = re.compile(
-    r"(^|_)(batch|bs|bsz|batch_?size|micro_?batch(_size)?|train_batch_size)($|_(size|global|total|all))$"
-    r"|(^|_)(samples|examples|sequences|images|items|rows|records|tokens)_(per|a)_(step|update|iteration|batch)$",
-    re.IGNORECASE,
-)
 _STEPS = re.compile(r"(^|_)(steps?|iters?|iterations|t_max|max_iter|num_batches|updates)($|_)", re.IGNORECASE)
 _EARLIER = re.compile(r"(^|_)(old|prev|previous|last|before|from|former|initial|prior)($|_)", re.IGNORECASE)
 
 
 def rules(script: Script) -> Iterator[Finding]:
-    """All findings about rates, batches and schedules."""
+    """All findings about rates and schedules."""
     yield from _changed_in_place(script)
     yield from _assigned(script)
     yield from _given(script)
@@ -37,19 +33,10 @@ def rules(script: Script) -> Iterator[Finding]:
     yield from _lengths(script)
 
 
-def _name(script: Script, target: ast.AST) -> str:
-    """What a target is called: a name, an attribute, or a key."""
-    if isinstance(target, ast.Name):
-        return target.id
-    if isinstance(target, ast.Attribute):
-        return target.attr
-    return script.flow.text(target.slice) if isinstance(target, ast.Subscript) else ""
-
-
 def _changed_in_place(script: Script) -> Iterator[Finding]:
     flow = script.flow
     for node in script.nodes(ast.AugAssign):
-        name = _name(script, node.target)
+        name = name_of(script, node.target)
         if not isinstance(node.op, (ast.Mult, ast.Div, ast.Pow)):
             continue
         if LR_NAME.search(name):
@@ -59,14 +46,12 @@ def _changed_in_place(script: Script) -> Iterator[Finding]:
                 yield script.found(node, "KV102", f"`{script.shown(node)}` scales the rate by the number of workers")
         elif _WARMUP.search(name) and Tag.WORLD in flow.tags(node.value):
             yield script.found(node, "KV102", f"`{script.shown(node)}` scales the warm-up by the number of workers")
-        elif _BATCH.search(name) and Tag.WORLD in flow.tags(node.value) and isinstance(node.op, ast.Mult):
-            yield script.found(node, "KV103", f"`{script.shown(node)}` scales the batch by the number of workers")
 
 
 def _assigned(script: Script) -> Iterator[Finding]:
     flow = script.flow
     for target, value in script.assignments():
-        name = _name(script, target)
+        name = name_of(script, target)
         tags = flow.tags(value.body if isinstance(value, ast.Lambda) else value)
         shown = f"`{script.shown(target)} = {script.shown(value)}`"
         if LR_NAME.search(name):
@@ -77,8 +62,6 @@ def _assigned(script: Script) -> Iterator[Finding]:
                 yield script.found(target, "KV102", f"{shown} follows the number of workers")
         elif _WARMUP.search(name) and Tag.WORLD in tags:
             yield script.found(target, "KV102", f"{shown} follows the number of workers")
-        elif _BATCH.search(name) and Tag.WORLD in tags:
-            yield from _batch(script, target, value, shown)
     yield from _variables(script)
 
 
@@ -89,7 +72,7 @@ def _variables(script: Script) -> Iterator[Finding]:
             continue
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         rate, value = (call.args[0] if name.endswith("set_value") else owner), call.args[-1]
-        if rate is None or not LR_NAME.search(_name(script, rate)):
+        if rate is None or not LR_NAME.search(name_of(script, rate)):
             continue
         if _scaled(value, rate):
             yield script.found(call, "KV101", f"`{script.shown(call)}` computes the rate from the one before")
@@ -127,52 +110,19 @@ def _ratio(script: Script, value: ast.AST) -> bool:
     return False
 
 
-def _batch(script: Script, node: ast.AST, value: ast.AST, shown: str) -> Iterator[Finding]:
-    tags = script.flow.tags(value)
-    if Tag.DIVIDED not in tags or script.live:
-        yield script.found(node, "KV103", f"{shown} follows the number of workers")
-    elif not _minds_remainder(script):
-        yield script.found(node, "KV106", f"{shown} drops what the number of workers does not divide")
-
-
-def _minds_remainder(script: Script) -> bool:
-    """Whether the script deals with a batch that the number of workers does not divide."""
-    return any(
-        isinstance(each.op, ast.Mod) and Tag.WORLD in script.flow.tags(each.right) for each in script.nodes(ast.BinOp)
-    ) or any(
-        Tag.WORLD in script.flow.tags(call.args[-1])
-        for call, _ in script.calls("divmod", "ceil", "array_split")
-        if call.args
-    )
-
-
 def _given(script: Script) -> Iterator[Finding]:
     """Arguments of calls."""
     for call, name in script.calls():
-        for argument, value in _arguments(script, call, name):
+        for argument, value in arguments(script, call, name):
             tags, shown = _of_argument(script, value), f"`{argument}={script.shown(value)}`"
             if argument == "lr" and Tag.SCALED_LR in tags:
                 yield script.found(value, "KV101", f"{shown} computes the rate from the one before")
             if Tag.WORLD not in tags or Tag.SCALED_LR in tags:
                 continue
-            told = _name(script, value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
-            if LR_NAME.search(argument) or _WARMUP.search(argument):
-                if not (LR_NAME.search(told) or _WARMUP.search(told)):
-                    yield script.found(value, "KV102", f"{shown} follows the number of workers")
-            elif _BATCH.search(argument) and not (_BATCH.search(told) and name not in TRAINING):
-                yield from _batch(script, value, value, shown)
-
-
-def _arguments(script: Script, call: ast.Call, name: str) -> Iterator[tuple[str, ast.expr]]:
-    """The arguments of a call with their names, as far as those matter."""
-    for each in call.keywords:
-        yield each.arg or "", each.value
-    if call.args and ".keras." in name and Tag.OPTIMIZER in script.flow.tags(call):
-        yield "learning_rate", call.args[0]
-    if len(call.args) > 1:
-        tags = script.flow.tags(call)
-        second = "lr" if Tag.OPTIMIZER in tags else "batch_size" if Tag.LOADER in tags else ""
-        yield "lr_lambda" if name.endswith("LambdaLR") else second, call.args[1]
+            told = name_of(script, value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
+            named = LR_NAME.search(argument) or _WARMUP.search(argument)
+            if named and not (LR_NAME.search(told) or _WARMUP.search(told)):
+                yield script.found(value, "KV102", f"{shown} follows the number of workers")
 
 
 def _of_argument(script: Script, value: ast.expr) -> Tag:
@@ -192,7 +142,7 @@ def _schedules(script: Script) -> Iterator[Finding]:
     constant = any(
         Tag.DIVIDED in flow.tags(value)
         for target, value in script.assignments()
-        if _BATCH.search(_name(script, target))
+        if BATCH_NAME.search(name_of(script, target))
     )
     for call, _ in script.calls("step"):
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -241,7 +191,7 @@ def _lengths(script: Script) -> Iterator[Finding]:
             yield script.found(call, "KV105", f"`{script.shown(call)}` counts the batches of one worker")
     for target, value in script.assignments():
         tags = flow.tags(value)
-        if _STEPS.search(_name(script, target)) and Tag.DIVIDED in tags and "len" in names_in(value) | {""}:
+        if _STEPS.search(name_of(script, target)) and Tag.DIVIDED in tags and "len" in names_in(value) | {""}:
             yield script.found(
                 target, "KV105", f"`{script.shown(target)} = {script.shown(value)}` counts steps by the size"
             )
@@ -255,7 +205,7 @@ def _counts_steps(script: Script, call: ast.Call) -> bool:
         if isinstance(each, ast.keyword) and each.arg and _STEPS.search(each.arg):
             return True
         if isinstance(each, ast.Assign):
-            return any(_STEPS.search(_name(script, target)) for target in each.targets)
+            return any(_STEPS.search(name_of(script, target)) for target in each.targets)
         if isinstance(each, ast.stmt):
             return False
     return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints: KV301, KV302, KV305 and KV306."""
+"""How checkpoints are written: KV301 and KV302."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.checking.codes import Finding
     from kfp_volcano.elastic.checking.script import Script
 
-__all__ = ["rules", "saves"]
+__all__ = ["LOADERS", "MANAGED", "rules", "saves"]
 
 _SAVES = {
     "torch.save": 1,
@@ -41,22 +41,8 @@ _WHOLE_SAVES = (
     "save_model",
     "write_checkpoint",
 )
-_MANAGED = ("CheckpointManager", "ModelCheckpoint", "BackupAndRestore", "Checkpointer", "AsyncCheckpointer")
-_LOADS = (
-    "load_state_dict",
-    "restore",
-    "load_checkpoint",
-    "load_state",
-    "load_weights",
-    "load_model",
-    "load_file",
-    "latest_checkpoint",
-    "restore_or_initialize",
-    "from_checkpoint",
-    "resume",
-    *_MANAGED,
-)
-_LOADERS = (
+MANAGED = ("CheckpointManager", "ModelCheckpoint", "BackupAndRestore", "Checkpointer", "AsyncCheckpointer")
+LOADERS = (
     "torch.load",
     "pickle.load",
     "pickle.loads",
@@ -71,19 +57,14 @@ _COLLECTIVE_SAVES = (
     "full_tensor",
     "full_optim_state_dict",
 )
-_POSITION = re.compile(r"step|epoch|sample|cursor|position|iter|batch|offset|progress", re.IGNORECASE)
 _FRESH = re.compile(r"step|epoch|iter|sample|time|uuid|version|count|number|tag|\bi\b|\bt\b|\be\b|\bn\b", re.IGNORECASE)
 _MOVES = ("replace", "rename", "renames", "move", "link", "atomic_save", "atomic_write")
-_STATEFUL = re.compile(r"momentum|nesterov")
 
 
 def rules(script: Script) -> Iterator[Finding]:
-    """All findings about checkpoints."""
+    """All findings about writing checkpoints."""
     yield from _sharded(script)
     yield from _in_place(script)
-    if not script.live:
-        yield from _incomplete(script)
-        yield from _none(script)
 
 
 def saves(script: Script) -> list[ast.Call]:
@@ -112,7 +93,7 @@ def _manager_saves(script: Script, call: ast.Call, last: str) -> bool:
         for target, value in script.assignments()
         if isinstance(value, ast.Call) and ast.unparse(target) == ast.unparse(owner)
     ]
-    return any(each in _MANAGED or each == "Checkpoint" for each in made)
+    return any(each in MANAGED or each == "Checkpoint" for each in made)
 
 
 # ------------------------------------------------------------------ of what is sharded
@@ -172,7 +153,7 @@ def _gathers(script: Script, call: ast.Call) -> bool:
 
 def _in_place(script: Script) -> Iterator[Finding]:
     flow = script.flow
-    loaded = {ast.unparse(call.args[0]) for call, name in script.calls() if name in _LOADERS and call.args}
+    loaded = {ast.unparse(call.args[0]) for call, name in script.calls() if name in LOADERS and call.args}
     handlers = script.signal_handlers
     for call in saves(script):
         name = flow.dotted(call.func)
@@ -259,87 +240,3 @@ def _fresh(script: Script, call: ast.Call, path: ast.expr, depth: int = 3) -> bo
             ):
                 return True
     return False
-
-
-# ------------------------------------------------------------------ what is in it
-
-
-def _incomplete(script: Script) -> Iterator[Finding]:
-    flow = script.flow
-    loads = [call for call, name in script.calls("load_state_dict") if isinstance(call.func, ast.Attribute)]
-    if not loads:
-        return
-    kept = {
-        tag
-        for call, _ in script.calls("state_dict")
-        if isinstance(call.func, ast.Attribute)
-        for tag in (Tag.OPTIMIZER, Tag.SCHEDULER)
-        if tag in flow.tags(call.func.value)
-    }
-    stateful = any(_has_state(script, call) for call, _ in script.calls())
-    scheduled = any(
-        Tag.SCHEDULER in flow.tags(call) and call.args
-        for call, _ in script.calls()
-        if isinstance(flow.parent(call), ast.Assign)
-    )
-    for call in saves(script):
-        if flow.dotted(call.func) != "torch.save" or not call.args:
-            continue
-        if not flow.runs_in_loop(call) and not any(
-            handler in flow.ancestors(call) for handler in script.signal_handlers
-        ):
-            continue
-        content = script.known(call.args[0])
-        lacks = []
-        if Tag.OPTIMIZER not in kept and stateful:
-            lacks.append("the optimizer's state")
-        if Tag.SCHEDULER not in kept and scheduled:
-            lacks.append("the schedule's state")
-        bare = isinstance(content, ast.Call) and flow.dotted(content.func).endswith("state_dict")
-        keys = (
-            {key.value for key in content.keys if isinstance(key, ast.Constant)}
-            if isinstance(content, ast.Dict)
-            else set()
-        )
-        plain = isinstance(content, ast.Dict) and all(isinstance(key, ast.Constant) for key in content.keys)
-        if bare or (
-            plain and not any(_POSITION.search(str(key)) for key in keys) and not _counts(script, call, content)
-        ):
-            lacks.append("the position")
-        if lacks:
-            yield script.found(call, "KV305", f"`{script.shown(call)}` lacks {' and '.join(lacks)}")
-
-
-def _counts(script: Script, call: ast.Call, content: ast.expr) -> bool:
-    """Whether one of the values says which turn of a loop this is, whatever its key."""
-    if not isinstance(content, ast.Dict):
-        return False
-    turns = {
-        name
-        for loop in script.flow.loops(call)
-        if isinstance(loop, (ast.For, ast.AsyncFor))
-        for name in names_in(loop.target)
-    }
-    return any(isinstance(each, (ast.Name, ast.BinOp)) and bool(names_in(each) & turns) for each in content.values)
-
-
-def _has_state(script: Script, call: ast.Call) -> bool:
-    """Whether a call makes an optimizer that remembers: any but plain SGD."""
-    name = script.flow.dotted(call.func)
-    if Tag.OPTIMIZER not in script.flow.tags(call) or not name.rpartition(".")[2][:1].isupper():
-        return False
-    return not name.endswith("SGD") or any(_STATEFUL.search(each.arg or "momentum") for each in call.keywords)
-
-
-def _none(script: Script) -> Iterator[Finding]:
-    trained = [
-        call
-        for call in script.trained
-        if script.flow.runs_in_loop(call) or script.flow.dotted(call.func).endswith((".fit", ".train"))
-    ]
-    if not trained:
-        return
-    loads = any(name in _LOADERS or name.rpartition(".")[2] in _LOADS for _, name in script.calls())
-    resumes = any(keyword(call, "resume_from_checkpoint", "ckpt_path") is not None for call in trained)
-    if not loads and not resumes:
-        yield script.found(trained[0], "KV306", "training is never taken up from a checkpoint")

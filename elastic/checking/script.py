@@ -12,6 +12,7 @@ from kfp_volcano.elastic.checking import facts
 from kfp_volcano.elastic.checking.codes import Finding
 from kfp_volcano.elastic.checking.facts import Tag
 from kfp_volcano.elastic.checking.flow import Flow
+from kfp_volcano.elastic.checking.places import pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -163,7 +164,7 @@ class Script:
         """Every target with its value, tuples taken apart."""
         for node in self.nodes(ast.Assign):
             for target in node.targets:
-                yield from _pairs(target, node.value)
+                yield from pairs(target, node.value)
         bound: list[ast.AnnAssign | ast.NamedExpr] = [*self.nodes(ast.AnnAssign), *self.nodes(ast.NamedExpr)]
         for each in bound:
             if each.value is not None:
@@ -206,12 +207,3 @@ def names_in(node: ast.AST) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)} | {
         each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)
     }
-
-
-def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    if isinstance(target, (ast.Tuple, ast.List)):
-        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-            for each, part in zip(target.elts, value.elts, strict=True):
-                yield from _pairs(each, part)
-        return
-    yield target, value

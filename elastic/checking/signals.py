@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from kfp_volcano.elastic.checking.facts import Tag
+from kfp_volcano.elastic.checking.pace import each_step
 from kfp_volcano.elastic.checking.saving import saves
 from kfp_volcano.elastic.checking.script import names_in
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["rules"]
 
 _EXITS = ("exit", "_exit", "quit", "SystemExit")
-_PERIODIC = (ast.Mod,)
+_KILLS = ("os.kill", "os.abort", "os.killpg", "signal.raise_signal", "os.execv", "os.execvp")
+_HOPS = 3
 _TELL = ("print", "info", "warning", "debug", "error", "write", "flush", "log", "exception")
 
 
@@ -96,9 +97,53 @@ def _told(script: Script) -> Iterator[Finding]:
             continue
         if any(holds and flags & names_in(test) for test, holds in script.flow.conditions(call)):
             yield script.found(call, "KV402", f"`{script.shown(call)}` after being told to leave")
+    if not script.live:
+        yield from _falls_off(script, flags)
+
+
+def _falls_off(script: Script, flags: set[str]) -> Iterator[Finding]:
+    """Loops that are left because of a flag, in a script that never ends with a code of its own: it ends with 0."""
+    ends = [call for call, name in script.calls() if _code(script, call) not in (None, 0) or name in _KILLS]
+    raised = [
+        each
+        for each in script.nodes(ast.Raise)
+        if any(flags & names_in(test) for test, _ in script.flow.conditions(each))
+    ]
+    if ends or raised:
+        return
+    places: list[ast.If | ast.While] = [*script.nodes(ast.If), *script.nodes(ast.While)]
+    for node in places:
+        leaves = isinstance(node, ast.While) or any(isinstance(each, (ast.Break, ast.Return)) for each in node.body)
+        trains = script.training_loop(node) is not None or (
+            isinstance(node, ast.While)
+            and any(script.trains(each) for each in ast.walk(node) if isinstance(each, ast.Call))
+        )
+        exits = any(_code(script, each) is not None for each in ast.walk(node))
+        if leaves and trains and not exits and flags & names_in(node.test):
+            kind = "while" if isinstance(node, ast.While) else "if"
+            yield script.found(node, "KV402", f"after `{kind} {script.shown(node.test)}` the process ends with 0")
+            return
 
 
 def _flags(script: Script) -> set[str]:
+    """The names that handlers set, and what is computed from them: `leave = torch.tensor(int(stop))`, `def asked()`."""
+    names = _set_by_handlers(script)
+    for _ in range(_HOPS if names else 0):
+        names |= {
+            target.id
+            for target, value in script.assignments()
+            if isinstance(target, ast.Name)
+            and names & names_in(value)
+            and not any(script.trains(each) for each in ast.walk(value) if isinstance(each, ast.Call))
+        }
+        for node in script.nodes(ast.Return):
+            function = script.flow.function(node)
+            if isinstance(function, ast.FunctionDef) and node.value is not None and names & names_in(node.value):
+                names.add(function.name)
+    return names
+
+
+def _set_by_handlers(script: Script) -> set[str]:
     """The names that handlers set."""
     names: set[str] = set()
     for handler in script.signal_handlers:
@@ -121,7 +166,7 @@ def _without_handler(script: Script) -> Iterator[Finding]:
     written = [call for call in saves(script) if script.flow.runs_in_loop(call)]
     if not written or not script.trained or _library_minds(script):
         return
-    if any(_each_step(script, call) for call in written):
+    if any(each_step(script, call) for call in written):
         return
     yield script.found(
         written[0], "KV401", f"nobody minds SIGTERM, and `{script.shown(written[0])}` is not done each step"
@@ -131,32 +176,3 @@ def _without_handler(script: Script) -> Iterator[Finding]:
 def _library_minds(script: Script) -> bool:
     """Lightning saves by itself when SIGTERM comes; Keras' BackupAndRestore at each epoch or step."""
     return any(True for _ in script.calls("SLURMEnvironment", "BackupAndRestore", "PreemptionCheckpointHandler"))
-
-
-def _each_step(script: Script, call: ast.Call, seen: frozenset[ast.AST] = frozenset()) -> bool:
-    """Whether a call runs with every gradient: in the innermost loop, under no condition but one on ranks or a path."""
-    flow = script.flow
-    for test, _ in flow.conditions(call):
-        counts = any(isinstance(each, ast.BinOp) and isinstance(each.op, _PERIODIC) for each in ast.walk(test))
-        timed = any(isinstance(each, (ast.Call, ast.BinOp)) and "time" in ast.unparse(each) for each in ast.walk(test))
-        if counts or timed:
-            return False
-    loops = flow.loops(call)
-    if loops:
-        inner = [each for each in ast.walk(loops[0]) if each is not loops[0] and isinstance(each, (ast.For, ast.While))]
-        steps = [each for below in inner for each in ast.walk(below) if isinstance(each, ast.Call)]
-        updates = any(
-            Tag.OPTIMIZER in _owner(script, each) and each.func.attr == "step"
-            for each in steps
-            if isinstance(each.func, ast.Attribute)
-        )
-        trains = any(script.trains(each) for each in ast.walk(loops[0]) if isinstance(each, ast.Call))
-        return trains and not updates
-    function = flow.function(call)
-    if function is None or function in seen:
-        return False
-    return any(_each_step(script, each, seen | {function}) for each in flow.callers(function))
-
-
-def _owner(script: Script, call: ast.Call) -> Tag:
-    return script.flow.tags(call.func.value) if isinstance(call.func, ast.Attribute) else Tag.NONE

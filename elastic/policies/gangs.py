@@ -27,6 +27,7 @@ from kfp_volcano.elastic.policies.policy import Decision, Reason
 from kfp_volcano.elastic.policies.room import room_of
 from kfp_volcano.elastic.policies.snapshot import NOWHERE
 from kfp_volcano.elastic.policies.tally import Tally
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -89,8 +90,8 @@ def owed(job: ElasticJob, service: Service, policy: str) -> Decision:
         from_workers=job.workers,
         to_workers=size,
         reason=Reason.RECLAIMED if gang.queue else Reason.GANG_PENDING,
-        explanation=f"{gang.name} waits for {gang.gpus} GPUs: {gives}{borrowed} and shrinks from {job.workers} to "
-        f"{size} workers{why}",
+        explanation=f"{gang.name} waits for {counted(gang.gpus, 'GPU')}: {gives}{borrowed} and "
+        f"shrinks from {job.workers} to {counted(size, 'worker')}{why}",
         urgent=True,
         policy=policy,
         numbers={"gang_gpus": gang.gpus, "given_gpus": (job.workers - size) * job.gpus_per_worker},

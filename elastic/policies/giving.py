@@ -19,6 +19,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from kfp_volcano.elastic.policies.settings import GuardSettings
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +50,7 @@ class Standing(NamedTuple):
         if self.priority != other.priority:
             return f"lower priority than {name}, {self.priority} against {other.priority}"
         if self.kept != other.kept:
-            return f"more surplus than {name}, {-self.kept} GPUs against {-other.kept}"
+            return f"more surplus than {name}, {counted(-self.kept, 'GPU')} against {-other.kept}"
         if self.pause_s != other.pause_s:
             return f"cheaper to shrink than {name}, about {self.pause_s} s against {other.pause_s} s"
         if self.done != other.done:

@@ -22,6 +22,7 @@ from kfp_volcano.elastic.policies.policy import Decision, Reason, hold
 from kfp_volcano.elastic.policies.room import room_of, unclaimed
 from kfp_volcano.elastic.policies.settings import ThresholdSettings
 from kfp_volcano.elastic.policies.snapshot import NOWHERE
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.gangs import Service
@@ -162,24 +163,24 @@ def _staying(job: ElasticJob, load: _Load) -> tuple[Reason, str]:
     """Why a Job stays as it is."""
     if load.service.unserved or load.tight:
         return _not_giving(job, load)
-    stays = f"{job.name} stays at {job.workers} workers"
+    stays = f"{job.name} stays at {counted(job.workers, 'worker')}"
     larger, share = _larger(job), f"{load.idle} of the queue's {load.limit} GPUs are idle"
     if not load.enough(load.idle):
         if larger and load.kept_for_gangs:
             return Reason.GANG_FIRST, f"the idle GPUs are for {load.service.served[0].name}, which waits: {stays}"
         return Reason.STEADY, f"{share}, less than it takes to grow: {stays}"
     if not larger:
-        return Reason.AT_MAXIMUM, f"{share}, but {job.name} has its maximum of {job.workers} workers"
-    return Reason.NO_ROOM, f"{share}, but {min(larger)} workers would not fit: {stays}"
+        return Reason.AT_MAXIMUM, f"{share}, but {job.name} has its maximum of {counted(job.workers, 'worker')}"
+    return Reason.NO_ROOM, f"{share}, but {counted(min(larger), 'worker')} would not fit: {stays}"
 
 
 def _not_giving(job: ElasticJob, load: _Load) -> tuple[Reason, str]:
     """Why a Job stays as it is although a gang waits, or the queue is too full."""
     gang = next(iter(load.service.unserved), None)
-    why = f"{gang.name} waits for {gang.gpus} GPUs" if gang else load.words
+    why = f"{gang.name} waits for {counted(gang.gpus, 'GPU')}" if gang else load.words
     if min(job.sizes, default=job.workers) >= job.workers:
-        return Reason.AT_MINIMUM, f"{why}, but {job.name} has no more than its {job.workers} workers"
-    stays = f"{job.name} stays at {job.workers} workers"
+        return Reason.AT_MINIMUM, f"{why}, but {job.name} has no more than its {counted(job.workers, 'worker')}"
+    stays = f"{job.name} stays at {counted(job.workers, 'worker')}"
     if gang:
         return Reason.SURPLUS_TOO_SMALL, f"{why}, which all surplus it is owed would not free: {stays}"
     return Reason.STEADY, f"{why}, but it is enough that others shrink: {stays}"
@@ -198,7 +199,7 @@ def _grow(job: ElasticJob, size: int, load: _Load) -> Decision:
         to_workers=size,
         reason=Reason.QUEUE_IDLE,
         explanation=f"{load.idle} of the queue's {load.limit} GPUs are idle and {waits}: "
-        f"{job.name} grows from {job.workers} to {size} workers",
+        f"{job.name} grows from {job.workers} to {counted(size, 'worker')}",
         urgent=False,
         policy=Threshold.name,
         numbers={"idle_gpus": load.idle, "limit_gpus": load.limit},
@@ -211,7 +212,7 @@ def _shrink(job: ElasticJob, size: int, load: _Load) -> Decision:
         from_workers=job.workers,
         to_workers=size,
         reason=Reason.QUEUE_TIGHT,
-        explanation=f"{load.words}: {job.name} shrinks from {job.workers} to {size} workers",
+        explanation=f"{load.words}: {job.name} shrinks from {job.workers} to {counted(size, 'worker')}",
         urgent=False,
         policy=Threshold.name,
         numbers={"used_gpus": load.used, "limit_gpus": load.limit, "waiting_pods": load.waiting},

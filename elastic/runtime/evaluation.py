@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from kfp_volcano.elastic.runtime.contract import metrics_of
 from kfp_volcano.elastic.runtime.message import METRICS
 from kfp_volcano.elastic.sharding import bounds
 
@@ -102,7 +103,7 @@ class Evaluation:
         model.eval()
         try:
             with torch.no_grad():
-                metrics = {name: float(value) for name, value in self._evaluate(*arguments).items()}
+                metrics = metrics_of(self._evaluate(*arguments))
         finally:
             model.train(training)
         watched = state.evaluations.settings.metric

@@ -51,6 +51,11 @@ class Gradients:
         self._tail = torch.empty(0)
         self._rows = -1
 
+    @property
+    def present(self) -> bool:
+        """Whether any parameter has a gradient."""
+        return any(p.grad is not None for p in self._parameters)
+
     def total(
         self,
         row: Sequence[float],

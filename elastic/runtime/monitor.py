@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kfp_volcano.elastic.runtime.evaluation import Evaluation, Part
 from kfp_volcano.elastic.runtime.events import Kind
 from kfp_volcano.errors import TrainingStoppedError
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -124,7 +125,7 @@ class Monitor:
         watch, state, first = self._state.watch, self._state, attempt.rank == 0
         change = state.history.changes[-1] if state.history.changes else None
         if change is not None and change != self._resized and change.step == state.steps and first:
-            words = f"{change.to_workers} workers train instead of {change.from_workers}"
+            words = f"training goes on with {counted(change.to_workers, 'worker')} instead of {change.from_workers}"
             self._events.add(Kind.RESIZED, words, pause_s=change.pause_s, steps_lost=change.steps_lost)
             before, batch = (state.learning.sizing.batch(each) for each in (change.from_workers, change.to_workers))
             if batch != before:
@@ -256,7 +257,7 @@ class Monitor:
         measures = self._state.watch.measures
         measures.size, measures.size_asked_at = fine, time.time()
         if first:
-            words = f"training was fine with {fine} workers and has {workers}: the autoscaler is told"
+            words = f"training was fine with {counted(fine, 'worker')} and has {workers}: the autoscaler is told"
             self._events.add(Kind.SIZE_ASKED, words, size=fine, workers=workers)
 
     def _pass_over(self) -> None:

@@ -21,7 +21,7 @@ when to ask, and what to make of the answers:
   (`holds`), and is done again where another group was founded, or no answer came.
 * So training rests while the lighthouse is lost. Then each worker builds a new Manager on a new store: one that failed
   raises for ever, and a new lighthouse counts its quorums from 1 again, so that old keys in a store would be taken for
-  new ones. A `Lifeline` tells one that was replaced, and one that was cut off without a word.
+  new ones. A `Contact` tells one that was replaced, and one that was cut off without a word.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import distributed
 
-from kfp_volcano.elastic.runtime.lifeline import Lifeline, Standing
+from kfp_volcano.elastic.runtime.contact import Contact
 from kfp_volcano.elastic.runtime.lighthouse import HEARTBEAT_TIMEOUT_S
 from kfp_volcano.elastic.runtime.manager import (
     COLLECTIVE_TIMEOUT,
@@ -45,8 +45,6 @@ from kfp_volcano.elastic.runtime.manager import (
     new_store,
 )
 from kfp_volcano.elastic.runtime.process_group import process_group
-from kfp_volcano.schemas import names
-from kfp_volcano.schemas.events import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +54,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.runtime.crew import Crew
     from kfp_volcano.elastic.runtime.events import Events
+    from kfp_volcano.elastic.runtime.lifeline import Standing
     from kfp_volcano.elastic.runtime.manager import Manager
 
 __all__ = ["LEASE_S", "SILENCE_S", "ReplicaGroup"]
@@ -68,8 +67,6 @@ SILENCE_S = HEARTBEAT_TIMEOUT_S + 0.1
 
 _LOOK_S = 0.2
 """How often a worker that waits for the others looks whether they have given up."""
-
-_RETRY_S = 0.1
 
 _REGROUP_S = 0.3
 
@@ -88,8 +85,6 @@ _CUDA_POLL_S = 0.0005
 
 _LINGER_S = 0.1
 """How long a leaver keeps its connections: data under way to the others dies with a connection that is closed."""
-
-_CONNECT_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -130,18 +125,18 @@ class ReplicaGroup:
         self._coordinator = coordinator
         self._address = address
         self._pod, self._name = name, ""
-        self._state, self._load, self._gone = state, load, gone
-        self._events = events
-        self._lost_at: float | None = None
+        self._state, self._load = state, load
         self._fetches = crew.rank == 0 or not flat
         self._healed = False
         self._cuda = cuda
+        self._silent = False
+        self._contact = Contact(
+            coordinator, gone=gone, tells=lambda: crew.rank == 0 and not self._silent, events=events
+        )
         self._store: TCPStore | None = None
         self._manager: Manager | None = None
-        self._lifeline: Lifeline | None = None
-        self._pg = process_group(address, crew, flat=flat, cuda=cuda, stale=lambda: not self._lifeline_whole())
+        self._pg = process_group(address, crew, flat=flat, cuda=cuda, stale=lambda: not self._contact.whole)
         self._fresh = False
-        self._silent = False
         self._asked_at = 0.0
         self._sure_at = 0.0
         self.parting = False
@@ -150,16 +145,16 @@ class ReplicaGroup:
 
     def renew(self, step: int, *, patient: bool) -> bool:
         """See Group."""
-        if self._crew.any(not self._lifeline_whole()):
+        if self._crew.any(not self._contact.whole):
             again = self._manager is not None
             self._disconnect()
-            if not (self._crew.all(self._reach(patient=patient)) and self._crew.all(self._connect())):
+            if not (self._crew.all(self._contact.seek(patient=patient)) and self._crew.all(self._connect())):
                 self._disconnect()
                 return False
             if again:
                 # The others do the same now; a lighthouse that does not know them yet would leave them out.
                 time.sleep(_REGROUP_S)
-            self._tell_back()
+            self._contact.restored()
         manager = self._manager
         assert manager is not None  # noqa: S101 - _connect made it
         manager.load_state_dict({"step": step, "batches_committed": 0})
@@ -189,22 +184,9 @@ class ReplicaGroup:
         found = ask_for_quorum(manager)
         # Others take their time, or nothing that was sent has arrived. The processes of a crew do not ask again one by
         # one, for they would have to agree on it.
-        while found is None and self._crew.size == 1 and self._ask() is not None:
+        while found is None and self._crew.size == 1 and self._contact.ask_or_lose() is not None:
             found = ask_again(manager)
-        return bool(found) and self._lifeline_whole()
-
-    def _tell_lost(self) -> None:
-        if self._crew.rank == 0 and self._lost_at is None and not self._silent:
-            self._lost_at = time.monotonic()
-            self._events.add(
-                Kind.COORDINATOR_LOST, f"the coordinator {self._coordinator} is gone, or cannot be reached"
-            )
-
-    def _tell_back(self) -> None:
-        if self._lost_at is not None:
-            seconds, self._lost_at = time.monotonic() - self._lost_at, None
-            words = f"the coordinator is there again, after {seconds:.1f} s"
-            self._events.add(Kind.COORDINATOR_BACK, words, seconds=seconds)
+        return bool(found) and self._contact.whole
 
     @property
     def place(self) -> tuple[int, int]:
@@ -223,7 +205,7 @@ class ReplicaGroup:
         if not asks or self._silent or time.monotonic() - self._sure_at < _SURE_S:
             return True
         began = time.monotonic()
-        standing = self._ask()
+        standing = self._contact.ask_or_lose()
         if standing is None or not self._is_ours(standing):
             return False
         self._sure_at = began
@@ -234,15 +216,6 @@ class ReplicaGroup:
         # a colon and an identity of its own to the worker's name.
         members = {name.partition(":")[0] for name in standing.silent_s}
         return standing.quorum == self._pg.quorum and self._name in members
-
-    def _ask(self) -> Standing | None:
-        """How things stand; a lighthouse that does not answer is sought anew."""
-        standing = None if self._lifeline is None else self._lifeline.ask()
-        if standing is None and self._lifeline is not None:
-            self._tell_lost()
-            self._lifeline.close()
-            self._lifeline = None
-        return standing
 
     def add(self, tensors: list[torch.Tensor]) -> bool:
         """See Group."""
@@ -286,7 +259,7 @@ class ReplicaGroup:
 
     def _torn(self) -> str:
         """Why those that this worker waits for will not come; empty where they are only slow."""
-        standing = None if self._lifeline is None else self._lifeline.ask()
+        standing = self._contact.ask()
         if standing is None:
             return ""  # the store tells, where it is another's; where it is this one's the lighthouse will be back
         if not self._is_ours(standing):
@@ -326,29 +299,11 @@ class ReplicaGroup:
         self._pg.end()
         self._store = None
 
-    def _reach(self, *, patient: bool) -> bool:
-        """Whether the lighthouse can be reached."""
-        host, port = self._coordinator, names.LIGHTHOUSE_PORT
-        told = time.monotonic()
-        while True:
-            try:
-                self._lifeline = Lifeline(host, port, timeout_s=_CONNECT_S)
-                break
-            except OSError as error:
-                if not patient or self._gone():
-                    return False
-                if time.monotonic() - told > 10:  # noqa: PLR2004 - seconds between two complaints
-                    told = time.monotonic()
-                    _log.warning("waiting for the lighthouse at %s:%d: %s", host, port, error)
-                time.sleep(_RETRY_S)
-        return True
-
     def _connect(self) -> bool:
         """A new store and Manager for all processes of the worker."""
         # The lighthouse sorts ranks by this name: the oldest worker is the first, so that it rarely changes. By the
         # lighthouse's clock, for those of two nodes need not agree; newcomers of one second have the pods' order.
-        born = self._lifeline.born if self._lifeline else 0
-        self._name = self._crew.from_first(lambda: self._name or f"{born:012d}-{self._pod}")
+        self._name = self._crew.from_first(lambda: self._name or f"{self._contact.born:012d}-{self._pod}")
         if self._crew.rank == 0:
             self._store = new_store(self._address)
         transport = Transport(self._address)
@@ -385,18 +340,12 @@ class ReplicaGroup:
         self._load(transport.recv_checkpoint(0, transport.metadata(), 0, COLLECTIVE_TIMEOUT))
         transport.disallow_checkpoint()
 
-    def _lifeline_whole(self) -> bool:
-        return self._lifeline is not None and self._lifeline.whole()
-
     def _disconnect(self) -> None:
         self._pg.abort()
         if self._manager is not None and not self._silent:
             self._manager.shutdown(wait=False)
-        if self._lifeline is not None:
-            if not self._lifeline.whole():
-                self._tell_lost()
-            self._lifeline.close()
-        self._manager, self._lifeline, self._fresh = None, None, False
+        self._contact.close()
+        self._manager, self._fresh = None, False
 
 
 def _sum() -> distributed.AllreduceOptions:

@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kfp_volcano.elastic.runtime.checkpoints import Best, Checkpoints, Final, Saver, Together, load_final, open_store
+from kfp_volcano.elastic.runtime.account import about
+from kfp_volcano.elastic.runtime.checkpoints import Best, Checkpoints, Final, Saver, Together, open_store
 from kfp_volcano.elastic.runtime.events import Events, Kind
 from kfp_volcano.elastic.runtime.shards import to_whole
+from kfp_volcano.elastic.runtime.warm_start import filled, fitting, warm_start
 from kfp_volcano.errors import Problem, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from kfp_volcano.elastic.runtime.checkpoints import Manifest
@@ -47,7 +47,7 @@ class Unsaved:
         """
         if not self._start:
             return False
-        said = _warm_start(self._state, self._start, self._events)
+        said = warm_start(self._state, self._start, self._events)
         self._events.add(Kind.RESTORED, f"beginning with {said} in {self._start}", place=self._start)
         return True
 
@@ -158,8 +158,8 @@ class Saving(Unsaved):
         if found is None:
             return super().restore()
         manifest, state = found
-        with _fitting(f"{self._checkpoints.store.where}/{manifest.name}"):
-            self._state.load_state_dict(_filled(self._state, self._checkpoints, manifest, state))
+        with fitting(f"{self._checkpoints.store.where}/{manifest.name}"):
+            self._state.load_state_dict(filled(self._state, self._checkpoints, manifest, state))
         said = f"going on from the checkpoint after step {self._state.steps}"
         self._events.add(Kind.RESTORED, said, checkpoint=manifest.name)
         return True
@@ -180,7 +180,7 @@ class Saving(Unsaved):
             model = to_whole(self._state.model.state_dict())
             if self._crew.rank == 0:
                 self._sync()
-                self._final.write(model, self._state.about(final=True))
+                self._final.write(model, about(self._state, final=True))
 
     def close(self) -> None:
         """See above."""
@@ -238,7 +238,7 @@ class Saving(Unsaved):
         """See above."""
         self._saver.finish()
         found = self._crew.from_first(lambda: next(self._checkpoints.whole(until=until), None))
-        return None if found is None else _filled(self._state, self._checkpoints, *found)
+        return None if found is None else filled(self._state, self._checkpoints, *found)
 
     def withdraw(self, *, beyond: int) -> None:
         """See above."""
@@ -265,7 +265,7 @@ class Saving(Unsaved):
             state = self._state.whole()
         else:
             return
-        self._wanted = not self._saver.begin(state, {**self._state.about(), "best": best}, wanted=wanted)
+        self._wanted = not self._saver.begin(state, {**about(self._state), "best": best}, wanted=wanted)
         if wait:
             self._saver.finish()
 
@@ -277,44 +277,3 @@ def saving(
     if here.job_dir is None:
         return Unsaved(here, state, events)
     return Saving(here, state, events, crew, job_dir=here.job_dir, sync=sync, sharded=sharded)
-
-
-def _filled(state: State, checkpoints: Checkpoints, manifest: Manifest, found: dict[str, Any]) -> dict[str, Any]:
-    """What a checkpoint holds, for this process."""
-    return found if manifest.layout == "whole" else state.filled(found, partial(checkpoints.fill, manifest))
-
-
-def _warm_start(state: State, place: str, events: Events) -> str:
-    """Begins with the weights of another training: the newest whole checkpoint, or the final model, at a path or URL.
-
-    Of a checkpoint the model, the optimizer and all further state are taken, of a final model that alone; the data
-    begins anew. Returns what it was.
-
-    Raises:
-        SpecError: there is neither, or it is of another model.
-        OSError: the place cannot be reached.
-    """
-    store = open_store(place)
-    with _fitting(place):
-        checkpoints = Checkpoints(store, keep=1, owner="", events=events)
-        for manifest, found in checkpoints.whole():
-            state.warm_start(_filled(state, checkpoints, manifest, found))
-            return f"the checkpoint {manifest.name}"
-        model = load_final(store)
-        if model is None:
-            remedy = "the folder of a training's checkpoints or its final model"
-            problem = Problem("checkpoint.from", f"there is nothing whole to begin with at {place}", remedy)
-            raise SpecError([problem], source="checkpoint")
-        state.warm_start({"model": model})
-        return "the final model"
-
-
-@contextmanager
-def _fitting(place: str) -> Iterator[None]:
-    """A state that does not fit the objects it is loaded into is a mistake of the user's."""
-    try:
-        yield
-    except (RuntimeError, KeyError, ValueError, TypeError) as error:
-        remedy = "train what it is of, or give this training a folder of its own"
-        problem = Problem(place, f"is not of this script's model, optimizer and state: {error}", remedy)
-        raise SpecError([problem], source="checkpoint") from error

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.runtime import noise
+from kfp_volcano.elastic.runtime.account import progress
 from kfp_volcano.elastic.runtime.events import Kind
 from kfp_volcano.elastic.runtime.gradients import Total
 from kfp_volcano.elastic.runtime.loss_scale import LossScale
@@ -154,7 +155,7 @@ class Settler:
         batch = state.learning.sizing.batch(workers)
         state.committed(attempt, lineage, rows, total, first=self._parts.first, batch=batch, at=now)
         if self._membership.first and self.reporter is not None and (self.reporter.due() or state.finished):
-            self.reporter.offer(state.progress(workers=workers, batch=batch, loss=loss, lr=lr))
+            self.reporter.offer(progress(state, workers=workers, batch=batch, loss=loss, lr=lr, at=now))
         return total
 
     def _overflowed(self, total: Total, scale: float) -> Total:

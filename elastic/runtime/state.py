@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kfp_volcano.elastic import ledger
@@ -16,7 +14,6 @@ from kfp_volcano.elastic.runtime.noise import NoiseScale
 from kfp_volcano.elastic.runtime.progress import History
 from kfp_volcano.elastic.runtime.trend import Trend
 from kfp_volcano.elastic.sharding import Cursor, Pace
-from kfp_volcano.schemas.records import Progress, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,7 +76,8 @@ class State:
         self.cursor = Cursor()
         self.metrics: dict[str, float] = {}
         """The latest values logged."""
-        self._logged: dict[str, int] = {}
+        self.logged: dict[str, int] = {}
+        """After which step each of them was."""
         self.history = History()
         self.noise = NoiseScale()
         self.trend = Trend()
@@ -143,69 +141,10 @@ class State:
             summed_s=min(row.summed_s for row in rows),
         )
 
-    def progress(self, *, workers: int, batch: int, loss: float, lr: float) -> Progress:
-        """Where training stands."""
-        return Progress(
-            step=self.steps,
-            total_steps=self.steps + self.plan.steps_left(self.cursor, batch),
-            samples=self.samples,
-            epoch=self.epoch,
-            throughput=self.history.throughput,
-            workers=workers,
-            batch=batch,
-            lr=lr,
-            at=time.time(),
-            loss=loss if math.isfinite(loss) else None,
-            metrics=dict(self.metrics),
-            changes=self.history.changes,
-            measured=self.history.measured,
-            noise_scale=self.noise.samples,
-            trend=self.trend.told,
-            watched=self._watched(),
-        )
-
-    def _watched(self) -> Watched | None:
-        """What the watch has done; None where that is nothing."""
-        done = self.watch.measures
-        if not (done.rollbacks or done.growth_stopped or done.size or done.lr_factor < 1):
-            return None
-        return Watched(
-            rollbacks=done.rollbacks,
-            lr_factor=done.lr_factor,
-            growth_stopped=done.growth_stopped,
-            size=done.size,
-            size_asked_at=done.size_asked_at,
-        )
-
     def log(self, values: Mapping[str, float]) -> None:
         """Notes values of the present state."""
         self.metrics.update(values)
-        self._logged.update(dict.fromkeys(values, self.steps))
-
-    def about(self, *, final: bool = False) -> dict[str, Any]:
-        """What a manifest says of it; that of the final model also which samples were due more often than others."""
-        order = self.plan.order
-        due = order.due(self.plan.seed, self.plan.epochs) if final and order is not None else None
-        return {
-            "lineage": self.lineage,
-            "step": self.steps,
-            "samples": self.samples,
-            "epochs": self.plan.epochs,
-            "size": self.plan.size,
-            "batch": self.plan.batch,
-            "seed": self.plan.seed,
-            "last": self.plan.last,
-            "metrics": dict(self.metrics),
-            "logged": dict(self._logged),
-            "cursor": {"epoch": self.cursor.epoch, "position": self.cursor.position},
-            "lr": [float(group["lr"]) for group in self.optimizer.param_groups],
-            "lr_basis": self.learning.basis(self.samples),
-            **({} if self.scale.value == 1.0 else {"loss_scale": self.scale.value}),
-            "workers": self.history.workers,
-            "changes": [asdict(change) for change in self.history.changes],
-            **({"stopped_early": self.stopped_early} if self.stopped_early else {}),
-            **({} if due is None else {"due": ledger.due_text(due)}),
-        }
+        self.logged.update(dict.fromkeys(values, self.steps))
 
     def state_dict(self) -> dict[str, Any]:
         """All of it; shares the tensors that only an update changes."""
@@ -223,7 +162,7 @@ class State:
                 "cursor": [self.cursor.epoch, self.cursor.position],
                 "lineage": self.lineage,
                 "metrics": dict(self.metrics),
-                "logged": dict(self._logged),
+                "logged": dict(self.logged),
                 "history": self.history.state_dict(),
                 "noise": self.noise.state_dict(),
                 "trend": self.trend.state_dict(),
@@ -279,7 +218,7 @@ class State:
         # Checkpoints of versions before 0.2 count steps alone, all of one size.
         self.cursor = Cursor(*training["cursor"]) if "cursor" in training else self.plan.after_steps(self.steps)
         self.metrics = dict(training["metrics"])
-        self._logged = dict(training.get("logged", {}))  # not in older checkpoints, as those below
+        self.logged = dict(training.get("logged", {}))  # not in older checkpoints, as those below
         self.history.load_state_dict(training["history"])
         self.stopped_early = training.get("stopped_early", "")
         parts: dict[str, _Part] = {"noise": self.noise, "trend": self.trend, "learning": self.learning}

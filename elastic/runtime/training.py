@@ -13,6 +13,7 @@ import torch
 
 from kfp_volcano.elastic.runtime import draws, noise
 from kfp_volcano.elastic.runtime.accumulation import Accumulation
+from kfp_volcano.elastic.runtime.contract import check, checked_loss
 from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.dealing import Dealer
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
@@ -114,6 +115,7 @@ class Training:
     ) -> None:
         try:
             self._here = here = Surroundings.read(os.environ, job_dir=Path(job_dir) if job_dir else None)
+            check(optimizer, lr, state or {})
             settings, data = here.settings, Data(samples_of(size, order), epochs, seed, last, order)
             learning = Learning(optimizer, lr, said=batch, settings=settings, rule=rule, data=data)
             self._plan = learning.plan
@@ -211,13 +213,19 @@ class Training:
 
         Args:
             loss: the mean over this share's samples, a scalar.
+
+        Raises:
+            TypeError: the loss is no tensor.
+            ValueError: it is not one number, or has nothing to do with the optimizer's parameters.
         """
         current, self._share = self._share, None
         self._lookout.answered()
         if current is None:
             raise RuntimeError("call step(loss) once for each share that the loop yields")
         self._saving.computing()
-        self._parts.add(current, loss, self._state.scale)
+        self._parts.add(current, checked_loss(loss), self._state.scale)
+        if not self._gradients.present:
+            raise ValueError("the loss has a gradient, but no parameter of the optimizer has: is it of another model?")
         if not current.closes:
             if current.opens and current.attempt.world == 1 and noise.looks(current.attempt.step):
                 self._parts.look(current, self._gradients.square() / self._state.scale.value**2)

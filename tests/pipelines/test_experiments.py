@@ -34,13 +34,13 @@ SPEC: dict[str, Any] = {
 
 
 def test_the_example_compiles_for_a_backend_with_each_group_and_seed(root: Path, tmp_path: Path) -> None:
-    """One loop over all trials, unbounded: Volcano queues them."""
+    """One loop over all trials, two at a time: while gangs wait no elastic training would grow."""
     compile_pipeline(root / "pipelines" / "compare_strategies.py", tmp_path / "ir.yaml")
     ir = next(iter(yaml.safe_load_all((tmp_path / "ir.yaml").read_text())))
     (loop,) = [task for task in ir["root"]["dag"]["tasks"].values() if "parameterIterator" in task]
     trials = json.loads(loop["parameterIterator"]["items"]["raw"])
     assert len({(each["group"], each["seed"]) for each in trials}) == len(trials) == 12
-    assert "iteratorPolicy" not in loop
+    assert loop["iteratorPolicy"] == {"parallelismLimit": 2}
 
 
 def refused(**given: Any) -> list[str]:
@@ -57,8 +57,8 @@ def refused(**given: Any) -> list[str]:
 
 def test_all_that_is_wrong_with_an_experiment_is_told_at_once() -> None:
     """Its arguments first."""
-    found = refused(groups={"A": {}}, seeds=[1, 1], mode="best", budget="money")
-    assert found == ["groups.A", "groups", "seeds", "mode", "budget"]
+    found = refused(groups={"A": {}}, seeds=[1, 1], mode="best", budget="money", parallel=-1)
+    assert found == ["groups.A", "groups", "seeds", "mode", "parallel", "budget"]
 
 
 def test_a_group_whose_spec_is_wrong_is_named() -> None:

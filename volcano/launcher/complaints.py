@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Cluster, Manifest
     from kfp_volcano.volcano.launcher.reference import JobRef
 
-__all__ = ["Complaints"]
+__all__ = ["Complaints", "last_complaints"]
 
 _LOOK_S = 30.0
 """How often Events are read, seconds."""
@@ -58,17 +58,47 @@ class Complaints:
             self._tell(event)
 
     def _tell(self, event: Manifest) -> None:
-        about, reason = event.get("involvedObject") or {}, str(event.get("reason") or "")
-        name, message = str(about.get("name") or ""), str(event.get("message") or "").strip()
-        ours = about.get("kind") in {"Job", "PodGroup", "Pod"} and f"{name}-".startswith(f"{self._ref.name}-")
-        if not ours or reason in _TOLD_ELSEWHERE or _at(event) < self._since:
+        reason, name, message = _said(event)
+        if not _concerns(event, self._ref) or reason in _TOLD_ELSEWHERE or _at(event) < self._since:
             return
         # Many pods have the same trouble, and say so with their own names in it.
         key = (reason, message.replace(name, "*"))
         if key in self._told or len(self._told) >= _MOST:
             return
         self._told.add(key)
-        self._say(f"{about['kind']} {name}: {reason}: {message}")
+        self._say(_told(event))
+
+
+def last_complaints(cluster: Cluster, ref: JobRef, *, count: int = 3) -> list[str]:
+    """The latest Warnings about a Job and its pods that the cluster still has, oldest first, each kind once."""
+    try:
+        found, _ = cluster.list("Event", ref.namespace, fields={"type": "Warning"})
+    except (ForbiddenError, UnavailableError):
+        return []
+    latest: dict[str, Manifest] = {}
+    for event in sorted(found, key=_at):
+        reason, _, _ = _said(event)
+        if _concerns(event, ref) and reason not in _TOLD_ELSEWHERE:
+            latest.pop(reason, None)
+            latest[reason] = event
+    return [_told(event) for event in [*latest.values()][-count:]]
+
+
+def _said(event: Manifest) -> tuple[str, str, str]:
+    """Reason, the name of what it is about, and the message."""
+    about = event.get("involvedObject") or {}
+    return str(event.get("reason") or ""), str(about.get("name") or ""), str(event.get("message") or "").strip()
+
+
+def _concerns(event: Manifest, ref: JobRef) -> bool:
+    about = event.get("involvedObject") or {}
+    name = str(about.get("name") or "")
+    return about.get("kind") in {"Job", "PodGroup", "Pod"} and f"{name}-".startswith(f"{ref.name}-")
+
+
+def _told(event: Manifest) -> str:
+    reason, name, message = _said(event)
+    return f"{event['involvedObject']['kind']} {name}: {reason}: {message}"
 
 
 def _at(event: Manifest) -> float:

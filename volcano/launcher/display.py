@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.volcano.launcher.follow import describe_progress
 
 if TYPE_CHECKING:
@@ -53,11 +54,13 @@ class PlainDisplay:
         """Say what has changed since the last call."""
         for row in seen.rows:
             waits = f": {row.waits}" if row.waits else ""
-            self._tell(elapsed_s, f"job {row.job}", f"{row.state}, {row.gpus} GPUs{waits}", prefix=f"{row.job} is ")
+            self._tell(
+                elapsed_s, f"job {row.job}", f"{row.state}, {counted(row.gpus, 'GPU')}{waits}", prefix=f"{row.job} is "
+            )
         if seen.progress is not None:
             self._tell(elapsed_s, "progress", describe_progress(seen.progress))
         if seen.request is not None:
-            text = f"wanted: {seen.request.to_workers} workers. {seen.request.explanation}"
+            text = f"wanted: {counted(seen.request.to_workers, 'worker')}. {seen.request.explanation}"
             self._tell(elapsed_s, f"request {seen.request.id}", text)
         for outcome in seen.resizes:
             if outcome.phase.final:
@@ -75,7 +78,9 @@ def describe_resize(outcome: ResizeOutcome) -> str:
     """A finished resize, in a line."""
     took = f" in {outcome.done_at - outcome.requested_at:.1f} s" if outcome.done_at else ""
     pause = f", training paused {outcome.pause_s:.2f} s" if outcome.pause_s is not None else ""
-    return f"resize {outcome.from_workers} -> {outcome.to_workers} workers {outcome.phase.value}{took}{pause}"
+    return (
+        f"resize {outcome.from_workers} -> {counted(outcome.to_workers, 'worker')} {outcome.phase.value}{took}{pause}"
+    )
 
 
 def picture(seen: Overview, *, elapsed_s: float) -> Group:
@@ -90,7 +95,7 @@ def _queue(seen: Overview, elapsed_s: float) -> Panel:
         colour = COLOURS[index % len(COLOURS)]
         bar.append("█" * (2 * row.gpus), style=colour)
         waits = Text(row.waits or "", style="yellow", overflow="ellipsis", no_wrap=True)
-        table.add_row(Text("■ " + row.team, style=colour), row.job, f"{row.gpus} GPUs", row.state, waits)
+        table.add_row(Text("■ " + row.team, style=colour), row.job, f"{counted(row.gpus, 'GPU')}", row.state, waits)
     bar.append("░" * (2 * max(0, seen.free)), style="dim")
     bar.append(f"  {seen.gpus - seen.free} of {seen.gpus} GPUs in use")
     return Panel(Group(bar, table), title=f"queue {seen.queue}", subtitle=f"{elapsed_s:.0f} s", title_align="left")
@@ -114,7 +119,9 @@ def _resizes(seen: Overview) -> Panel:
     answered = {outcome.id for outcome in seen.resizes if outcome.phase.final}
     if seen.request is not None and seen.request.id not in answered:
         lines.append(
-            Text(f"now: {seen.request.from_workers} -> {seen.request.to_workers} workers", style="bold yellow")
+            Text(
+                f"now: {seen.request.from_workers} -> {counted(seen.request.to_workers, 'worker')}", style="bold yellow"
+            )
         )
         lines.append(Text("  " + seen.request.explanation))
     return Panel(Group(*lines) if lines else Text("none yet", style="dim"), title="resizes", title_align="left")

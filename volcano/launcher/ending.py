@@ -7,10 +7,14 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.elastic.autoscaler.contracts import progress_of
 from kfp_volcano.schemas.names import COORDINATOR, STEPS, pod_name
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.schemas.records import StepRecord, parse_list
 from kfp_volcano.volcano.cluster.annotations import annotation
+from kfp_volcano.volcano.launcher.complaints import last_complaints
 from kfp_volcano.volcano.launcher.logs import last_lines
+from kfp_volcano.volcano.launcher.reference import JobRef
 from kfp_volcano.volcano.model.objects import container_statuses, status_of
 
 if TYPE_CHECKING:
@@ -32,9 +36,14 @@ def explain_failure(job: Manifest, failures: Failures) -> str:
     seen = failures.words or _seen_before(job)
     if seen:
         return f"{head}\n  {seen}"
+    progress, stood = progress_of(job), ""
+    if progress is not None:
+        workers = counted(progress.workers, "worker")
+        stood = f"\n  it had come to step {progress.step} of {progress.total_steps} with {workers}"
+    complaints = "".join(f"\n  {each}" for each in failures.complaints(job))
     pod, lines = failures.left_behind(job)
-    said = f"; the last lines of {pod}:" + "".join(f"\n    {line}" for line in lines) if lines else ""
-    return f"{head}, before its containers could be looked at{said}"
+    said = f"\n  the last lines of {pod}:" + "".join(f"\n    {line}" for line in lines) if lines else ""
+    return f"{head}, before its containers could be looked at{stood}{complaints}{said}"
 
 
 def _seen_before(job: Manifest) -> str:
@@ -79,6 +88,10 @@ class Failures:
         where = f" on node {self.first.node}" if self.first.node else ""
         said = "".join(f"\n    {line}" for line in self.last_lines) or "\n    (it printed nothing)"
         return f"{self.first.pod} {self.first.how}{where}; its last lines:{said}"
+
+    def complaints(self, job: Manifest) -> list[str]:
+        """What the cluster itself still says went wrong with the Job and its pods."""
+        return last_complaints(self._cluster, JobRef(self._namespace, job["metadata"]["name"]))
 
     def left_behind(self, job: Manifest) -> tuple[str, list[str]]:
         """The first pod of the Job that is gone but whose last lines can still be read, and those."""

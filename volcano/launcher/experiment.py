@@ -43,6 +43,8 @@ class Trial:
     """From the first step to the last, what was held while a resize paused it included."""
     wall_s: float = 0.0
     """From the first step to the last."""
+    workers: float = 0.0
+    """On average over that time."""
 
     @property
     def ok(self) -> bool:
@@ -113,7 +115,9 @@ def trial(group: str, seed: int, result: Mapping[str, Any], *, metric: str, gpus
     points = tuple((float(samples), float(by), float(value)) for (samples, value), by in zip(known, used, strict=True))
     if len(known) < len(evaluations):
         return Trial(group=group, seed=seed, message=f"its {metric} is not a number", points=points)
-    return Trial(group=group, seed=seed, points=points, gpu_hours=float(hours[-1]), wall_s=float(times[-1] - times[0]))
+    wall_s = float(times[-1] - times[0])
+    workers = float(hours[-1]) * 3600 / max(1, gpus) / wall_s if wall_s else float(steps[0][1])
+    return Trial(group=group, seed=seed, points=points, gpu_hours=float(hours[-1]), wall_s=wall_s, workers=workers)
 
 
 def compared(trials: Iterable[Trial], groups: Sequence[str], *, metric: str, mode: str, budget: str) -> Experiment:
@@ -131,6 +135,7 @@ def compared(trials: Iterable[Trial], groups: Sequence[str], *, metric: str, mod
     values = {
         metric: {(each.group, each.seed): each.at(budget, limit) for each in done},
         "GPU-hours": {(each.group, each.seed): each.gpu_hours for each in done},
+        "workers": {(each.group, each.seed): each.workers for each in done},
         "seconds": {(each.group, each.seed): each.wall_s for each in done},
     }
     level = 1 - (1 - LEVEL) / max(1, len(groups) - 1)

@@ -12,6 +12,7 @@ from kfp_volcano.elastic.autoscaler.execution import execute, open_request
 from kfp_volcano.elastic.autoscaler.lease import JobLease
 from kfp_volcano.elastic.autoscaler.limits import limits, overdue
 from kfp_volcano.errors import ConflictError, JobFailedError, NotFoundError, UnavailableError
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.volcano.cluster.informer import Informer
 from kfp_volcano.volcano.launcher.complaints import Complaints
 from kfp_volcano.volcano.launcher.ending import Failures, explain_failure
@@ -146,7 +147,9 @@ class _Following:
         if state.final:
             # The watch of pods may lag behind the Job's: what has run must not go unread.
             selector = {"volcano.sh/job-name": self._ref.name}
-            self._tail.finish(self._cluster.list("Pod", self._ref.namespace, selector)[0])
+            left = self._cluster.list("Pod", self._ref.namespace, selector)[0]
+            self._failures.look(left)
+            self._tail.finish(left)
             if self._lease:
                 self._lease.release()
             if state is JobState.SUCCEEDED:
@@ -172,13 +175,13 @@ class _Following:
         return None
 
     def _resize(self, request: ResizeRequest, holder: str) -> None:
-        self._say(f"resize {request.from_workers} -> {request.to_workers} workers: {request.explanation}")
+        self._say(f"resize {request.from_workers} -> {counted(request.to_workers, 'worker')}: {request.explanation}")
         try:
             outcome = execute(self._cluster, self._ref.namespace, self._ref.name, holder=holder, clock=self._clock)
         except ConflictError as error:
             self._say(f"another is executing the resize: {error}")
             return
-        self._say(f"resize {outcome.phase.value}: {outcome.to_workers} workers. {outcome.message}".rstrip())
+        self._say(f"resize {outcome.phase.value}: {counted(outcome.to_workers, 'worker')}. {outcome.message}".rstrip())
 
 
 def _keep_limits(
@@ -245,7 +248,7 @@ def describe_progress(progress: Progress) -> str:
     metrics = "".join(f"  {name} {value:.4g}" for name, value in sorted(progress.metrics.items()))
     return (
         f"step {progress.step}/{progress.total_steps}  epoch {progress.epoch}  loss {loss}  "
-        f"{progress.workers} workers  {progress.throughput:.0f} samples/s{metrics}{_watched(progress)}"
+        f"{counted(progress.workers, 'worker')}  {progress.throughput:.0f} samples/s{metrics}{_watched(progress)}"
     )
 
 

@@ -21,6 +21,7 @@ from kfp_volcano.elastic.autoscaler.resizing import request_patch
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.errors import ConflictError, ForbiddenError, NotFoundError, SpecError
 from kfp_volcano.schemas.names import HOLD, OWNER
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.schemas.records import Hold, ResizeRequest, dump
 from kfp_volcano.volcano.cluster.annotations import MOST_TRIES, annotation, annotation_patch
 from kfp_volcano.volcano.cluster.awaiting import until
@@ -132,7 +133,7 @@ def ask_for(cluster: Cluster, ref: JobRef, size: int, *, by: str, why: str, requ
             from_workers=current,
             to_workers=size,
             reason=Reason.OVERRIDE.value,
-            explanation=why or f"{by} asked for {size} workers",
+            explanation=why or f"{by} asked for {counted(size, 'worker')}",
             policy="person",
             by=by,
             at=now,
@@ -182,7 +183,7 @@ def _check_size(ref: JobRef, job: Manifest, size: int | None, otherwise: str) ->
         raise SpecError(f"{ref} is not elastic: {otherwise}", source=str(ref))
     if size is not None and size not in spec.workers.replicas.sizes:
         sizes = ", ".join(map(str, spec.workers.replicas.sizes))
-        raise SpecError(f"{size} workers is none of its sizes: {sizes}", source=str(ref))
+        raise SpecError(f"{counted(size, 'worker')} is none of its sizes: {sizes}", source=str(ref))
 
 
 def let_go(cluster: Cluster, ref: JobRef, *, by: str, now: float) -> bool:

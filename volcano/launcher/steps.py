@@ -23,6 +23,7 @@ from kfp_volcano.errors import ClusterError, ConflictError, NotFoundError
 from kfp_volcano.platform_files import in_its_pool, resource_profiles
 from kfp_volcano.schemas import template
 from kfp_volcano.schemas.names import ENV_OUT, MOUNT_PATH
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.schemas.records import Phase
 from kfp_volcano.schemas.validation import parse, training_job
 from kfp_volcano.volcano.cluster.connect import connect
@@ -285,7 +286,7 @@ def _publish(report: str, page: str, summary: str, lines: str) -> None:
 def _describe(outcome: ResizeOutcome | None) -> str:
     if outcome is None:
         return "the request has expired: nothing was changed"
-    sizes = f"{outcome.from_workers} → {outcome.to_workers} workers"
+    sizes = f"{outcome.from_workers} → {counted(outcome.to_workers, 'worker')}"
     took = f" in {outcome.done_at - outcome.requested_at:.1f} s" if outcome.done_at else ""
     pause = f"; training paused {outcome.pause_s:.2f} s" if outcome.pause_s is not None else ""
     return f"{outcome.phase.value}: {sizes}{took}{pause}. {outcome.explanation} {outcome.message}".rstrip()

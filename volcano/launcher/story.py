@@ -7,6 +7,7 @@ from typing import Any
 
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.schemas.events import Kind
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.volcano.manifests.status import JobState
 
 __all__ = ["SEEN", "clock", "duration", "exact", "lasting", "story", "succeeded", "watched"]
@@ -90,7 +91,7 @@ def _opening(result: dict[str, Any]) -> str:
     if not succeeded(result):
         why = f" ({result['reason']})" if result["reason"] else ""
         return f"{result['job']} did not succeed: {result['state']}{why} after {took}."
-    epochs = f" for {_count(result['epochs'], 'epoch')}" if result["epochs"] is not None else ""
+    epochs = f" for {counted(result['epochs'], 'epoch')}" if result["epochs"] is not None else ""
     reached = f" and reached an accuracy of {result['accuracy']:.1%}" if result["accuracy"] is not None else ""
     return f"{result['job']} trained{epochs} in {took}{reached}."
 
@@ -99,10 +100,10 @@ def _resizes(result: dict[str, Any]) -> str:
     done = [resize for resize in result["resizes"] if resize["phase"] == "Done"]
     if not done:
         return "None of its resizes was completed." if result["resizes"] else "Its size never changed."
-    start = f"It began with {_count(done[0]['from'], 'worker')}"
+    start = f"It began with {counted(done[0]['from'], 'worker')}"
     if len(done) > _MOST_TOLD:
         sizes = [resize["to"] for resize in done] + [done[0]["from"]]
-        return f"{start} and was resized {len(done)} times, between {min(sizes)} and {max(sizes)} workers."
+        return f"{start} and was resized {len(done)} times, between {min(sizes)} and {counted(max(sizes), 'worker')}."
     told = []
     for resize in done:
         verb = "grew" if resize["to"] > resize["from"] else "shrank"
@@ -115,7 +116,7 @@ def _cause(resize: dict[str, Any], result: dict[str, Any]) -> str:
     if resize["reason"] == Reason.GANG_PENDING:
         for gang in result["other_gangs"]:
             if gang["submitted"] <= resize["requested_at"] <= (gang["started"] or resize["requested_at"]):
-                return f"so that {gang['job']} could have its {_count(gang['gpus'], 'GPU')}"
+                return f"so that {gang['job']} could have its {counted(gang['gpus'], 'GPU')}"
     if resize["reason"] == Reason.QUEUE_IDLE:
         ended = [gang for gang in result["other_gangs"] if gang["ended"] and gang["ended"] <= resize["requested_at"]]
         if ended and result["resizes"][0]["requested_at"] < ended[-1]["ended"]:
@@ -126,7 +127,7 @@ def _cause(resize: dict[str, Any], result: dict[str, Any]) -> str:
 def _gangs(result: dict[str, Any]) -> list[str]:
     told = []
     for gang in result["other_gangs"][:_MOST_TOLD]:
-        size = _count(gang["gpus"], "GPU")
+        size = counted(gang["gpus"], "GPU")
         if gang["started"] is None:
             told.append(f"{gang['job']} waited for {size} and did not get them.")
             continue
@@ -182,7 +183,7 @@ def _cost(result: dict[str, Any]) -> str:
         return ""
     lost = sum(resize["steps_lost"] or 0 for resize in costs)
     pause = duration(max(resize["pause_s"] for resize in costs))
-    steps = f"cost {_count(lost, 'step')}" if lost else "cost no step"
+    steps = f"cost {counted(lost, 'step')}" if lost else "cost no step"
     if len(costs) == 1:
         return f"The resize paused training for {pause} and {steps}."
     return f"The resizes paused training for {pause} at most and {steps}."
@@ -199,7 +200,3 @@ def _interruptions(result: dict[str, Any]) -> str:
             f"Unplanned, workers fell from {left[0]['from']} to {left[0]['to']} once; training went on after {worst}."
         )
     return f"Unplanned, workers were lost {len(left)} times; training went on after {worst} at most."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

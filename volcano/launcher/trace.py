@@ -18,6 +18,7 @@ from kfp_volcano.elastic.ledger import commits
 from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.schemas import names
 from kfp_volcano.schemas.events import Event, Kind, read
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.schemas.records import ClassChange, Hold, Move, ResizeOutcome, StepRecord, parse, parse_list
 from kfp_volcano.volcano.launcher.folder import job_folder, ledger_lines
 
@@ -160,7 +161,7 @@ def _asked(annotations: Mapping[str, str], series: _Series) -> Iterator[Entry]:
             time=resize.requested_at,
             kind="Resize",
             who=resize.executed_by,
-            what=f"{resize.from_workers} → {resize.to_workers} workers: {resize.phase.value}{message}",
+            what=f"{resize.from_workers} → {counted(resize.to_workers, 'worker')}: {resize.phase.value}{message}",
             why=f"{resize.reason}: {resize.explanation}",
             before=series.before(began),
             after=series.after(resize.done_at or began),
@@ -177,7 +178,7 @@ def _asked(annotations: Mapping[str, str], series: _Series) -> Iterator[Entry]:
         yield Entry(time=step.started_at, kind="Step", who=step.name, what=f"{step.outcome}{tries}", why=step.saw)
     if annotations.get(names.HOLD):
         hold = parse(Hold, annotations[names.HOLD])
-        size = "" if hold.override is None else f", at {hold.override} workers"
+        size = "" if hold.override is None else f", at {counted(hold.override, 'worker')}"
         yield Entry(time=hold.until, kind="Hold", who=hold.by, what=f"held until then{size}", why=hold.reason)
 
 

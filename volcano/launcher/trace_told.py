@@ -6,6 +6,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from kfp_volcano.schemas.nouns import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -39,4 +41,4 @@ def _at(time: float) -> datetime:
 def _paced(pace: Pace) -> str:
     loss = "no finite loss" if pace.loss is None else f"loss {pace.loss:.4g}"
     speed = "" if pace.throughput is None else f" at {pace.throughput:,.0f} samples/s"
-    return f"{loss}{speed} with {pace.workers} worker{'' if pace.workers == 1 else 's'} ({pace.steps} steps)"
+    return f"{loss}{speed} with {counted(pace.workers, 'worker')} ({counted(pace.steps, 'step')})"

@@ -21,6 +21,7 @@ from kfp_volcano.elastic.autoscaler.ranking import class_changes
 from kfp_volcano.elastic.policies.choice import policy_for
 from kfp_volcano.elastic.policies.policy import Decision
 from kfp_volcano.errors import SpecError
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.schemas.packing import unpack
 from kfp_volcano.schemas.policy_validation import policy
 from kfp_volcano.schemas.records import ClassChange, Phase, ResizeOutcome
@@ -168,7 +169,7 @@ def why_on_cluster(cluster: Cluster, ref: JobRef, now: float) -> Why:
     state = job_state(job)
     note = ""
     if held is not None and held.until > now:
-        size = f" at {held.override} workers" if held.override is not None else ""
+        size = f" at {counted(held.override, 'worker')}" if held.override is not None else ""
         note = f"{held.by} holds it{size} for {held.until - now:.0f} s more{f' ({held.reason})' if held.reason else ''}"
     elif open_request(job, now) is not None:
         note = "its last request has not been carried out yet"

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.policies.policy import Reason
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.schemas.records import Phase
 from kfp_volcano.volcano.launcher.story import duration
 
@@ -37,7 +38,7 @@ def _lines(why: Why, zone: timezone | None) -> Iterator[str]:
     yield f"{why.job} in queue {why.queue}{day}"
     yield ""
     if why.began_at is not None and why.began_with is not None:
-        yield f"{_clock(why.began_at, zone)}  began with {_workers(why.began_with)}"
+        yield f"{_clock(why.began_at, zone)}  began with {counted(why.began_with, 'worker')}"
     told = [(change.at, list(_change(change, zone))) for change in why.changes]
     told += [(change.at, list(_class(change, zone))) for change in why.classes]
     for _, lines in sorted(told, key=lambda each: each[0]):
@@ -49,7 +50,8 @@ def _lines(why: Why, zone: timezone | None) -> Iterator[str]:
 
 
 def _change(change: Change, zone: timezone | None) -> Iterator[str]:
-    yield f"{_clock(change.at, zone)}  {change.from_workers} -> {_workers(change.to_workers)}   {change.reason}"
+    sizes = f"{change.from_workers} -> {counted(change.to_workers, 'worker')}"
+    yield f"{_clock(change.at, zone)}  {sizes}   {change.reason}"
     for text in (change.explanation, _who(change), "; ".join(part for part in (_end(change), _cost(change)) if part)):
         if text:
             yield f"{_INDENT}{text}"
@@ -96,19 +98,15 @@ def _now(why: Why, zone: timezone | None) -> Iterator[str]:
         yield f"{at}It has ended: {why.state}."
     holds = why.holds
     if holds is not None and why.seen_at is not None:
-        size = _workers(why.workers if why.workers is not None else holds.from_workers)
+        size = counted(why.workers if why.workers is not None else holds.from_workers, "worker")
         word = "had" if why.state else "has"
         yield f"{_clock(why.seen_at, zone)}  Last decided: it {word} {size}, for {holds.reason.value}"
         yield f"{_INDENT}{holds.explanation}"
         return
     if why.workers is not None and not why.state:
-        yield f"It has {_workers(why.workers)} now{f': {why.note}' if why.note else ''}."
+        yield f"It has {counted(why.workers, 'worker')} now{f': {why.note}' if why.note else ''}."
         if not why.note:
             yield "What holds it there is in the autoscaler's decision log: --decisions DIR."
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker" if count == 1 else f"{count} workers"
 
 
 def _moment(at: float, zone: timezone | None) -> datetime:

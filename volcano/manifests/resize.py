@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.errors import ResizeError
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,7 @@ def resize_patch(job: Mapping[str, Any], to_workers: int) -> list[dict[str, Any]
     index, surplus = tasks[names.ELASTIC]
     largest = _largest(job, key)
     if not core <= to_workers <= largest:
-        raise ResizeError(f"{key} cannot have {to_workers} workers: its spec allows {core} to {largest}")
+        raise ResizeError(f"{key} cannot have {counted(to_workers, 'worker')}: its spec allows {core} to {largest}")
     path = f"/spec/tasks/{index}"
     return [
         {"op": "test", "path": "/metadata/uid", "value": job["metadata"]["uid"]},

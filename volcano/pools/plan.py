@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kfp_volcano.schemas.names import POOL_LABEL, POOL_SINCE
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.volcano.manifests.pointer import pointer
 from kfp_volcano.volcano.model.objects import labels_of
 from kfp_volcano.volcano.pools.state import admits, state_of
@@ -112,7 +113,7 @@ def _surrendered(state: State, standings: Mapping[str, Standing], now: float) ->
             continue
         for node in _movable(state, standing.nodes, now):
             if standing.gpus - node.gpus >= pool.min:
-                reason = f"{pool.name} has {standing.gpus} GPUs, more than its max of {pool.max}"
+                reason = f"{pool.name} has {counted(standing.gpus, 'GPU')}, more than its max of {pool.max}"
                 return Move(node.name, node.gpus, pool.name, "", f"{reason}, and no pod shares any here")
     return None
 
@@ -127,7 +128,7 @@ def _wanted(state: State, standings: Mapping[str, Standing], now: float) -> Move
         for giver in sorted(standings.values(), key=lambda each: (each.use, each.pool.name)):
             given = _given(state, giver, taker, now)
             if given is not None:
-                use = f"{giver.pool.name} uses {giver.use:.0%} of its {giver.gpus} GPUs"
+                use = f"{giver.pool.name} uses {giver.use:.0%} of its {counted(giver.gpus, 'GPU')}"
                 return _move(given, taker, f"{use}, and no pod shares any here")
     return None
 
@@ -173,19 +174,20 @@ def _want(standing: Standing) -> str:
     """Why a pool wants a node."""
     pool = standing.pool
     if standing.gpus < pool.min:
-        return f"{pool.name} has {standing.gpus} GPUs, less than its min of {pool.min}"
+        return f"{pool.name} has {counted(standing.gpus, 'GPU')}, less than its min of {pool.min}"
     if standing.unserved:
         more = len(standing.unserved) - 1
         who = standing.unserved[0] + (f" and {more} more" if more else "")
         return f"no room in {pool.name} for {who}"
-    return f"{pool.name} uses {standing.use:.0%} of its {standing.gpus} GPUs, more than {pool.wants_above}%"
+    return f"{pool.name} uses {standing.use:.0%} of its {counted(standing.gpus, 'GPU')}, more than {pool.wants_above}%"
 
 
 def _unmet(standings: Mapping[str, Standing]) -> Iterator[str]:
     for standing in standings.values():
         pool = standing.pool
         if standing.gpus > pool.max:
-            yield f"{pool.name} has {standing.gpus} GPUs, more than its max of {pool.max}: none of its nodes can go now"
+            has = counted(standing.gpus, "GPU")
+            yield f"{pool.name} has {has}, more than its max of {pool.max}: none of its nodes can go now"
         if standing.wants:
             full = standing.gpus >= pool.max
             yield f"{_want(standing)}: {'it has its max' if full else 'no node that fits it can be had now'}"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.errors import ClusterError, ConflictError, ForbiddenError, NotFoundError
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.schemas.records import Phase
 from kfp_volcano.volcano.model.objects import reference_to, time_text
 
@@ -107,7 +108,7 @@ class Events:
         for each in decisions:
             request = requests.get(each.job)
             if request is not None:
-                text = f"{each.from_workers} to {each.to_workers} workers asked for: {each.explanation}"
+                text = f"{each.from_workers} to {counted(each.to_workers, 'worker')} asked for: {each.explanation}"
                 self._tell(
                     _Message(each.job, f"{request}-requested", "ResizeRequested", f"{text} ({each.reason.value})")
                 )
@@ -117,7 +118,7 @@ class Events:
     def resized(self, queue: str, job: str, outcome: ResizeOutcome) -> None:  # noqa: ARG002 - Events are of Jobs
         """See `Recorder.resized`."""
         failure = _FAILED.get(outcome.phase)
-        size = f"{outcome.from_workers} to {outcome.to_workers} workers"
+        size = f"{outcome.from_workers} to {counted(outcome.to_workers, 'worker')}"
         if failure is None:
             took = "" if outcome.done_at is None else f" in {outcome.done_at - outcome.requested_at:.0f} s"
             pause = "" if outcome.pause_s is None else f", training paused {outcome.pause_s:.1f} s"

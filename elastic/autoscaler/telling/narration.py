@@ -13,6 +13,8 @@ import sys
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from kfp_volcano.schemas.nouns import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -46,13 +48,13 @@ class Narrator:
         for each in decisions:
             if each.job in requests:
                 said = {"queue": snapshot.queue, "job": each.job, "reason": each.reason.value, "policy": each.policy}
-                text = f"{each.job}: {each.from_workers} to {each.to_workers} workers: {each.explanation}"
+                text = f"{each.job}: {each.from_workers} to {counted(each.to_workers, 'worker')}: {each.explanation}"
                 _log.info(text, extra={**said, "request": requests[each.job]})
 
     def resized(self, queue: str, job: str, outcome: ResizeOutcome) -> None:
         """See `Recorder.resized`."""
         said = {"queue": queue, "job": job, "reason": outcome.reason, "request": outcome.id}
-        size, end = f"{outcome.from_workers} to {outcome.to_workers} workers", outcome.phase.value
+        size, end = f"{outcome.from_workers} to {counted(outcome.to_workers, 'worker')}", outcome.phase.value
         _log.info("%s: %s: %s", job, size, ": ".join(filter(None, (end, outcome.message))), extra=said)
 
     def reranked(self, queue: str, job: str, change: ClassChange) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.elastic.policies.goodput.choices import Usage
 from kfp_volcano.elastic.policies.goodput.options import LEAST_GAIN, restart_s
 from kfp_volcano.elastic.policies.policy import Decision, Reason
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,18 +62,19 @@ class Words:
         option = self._plan.options[job.key]
         ratio, numbers = self._ratio(job.key, option), self._numbers(job, option)
         if option.workers > job.workers and granted:
-            explanation = f"{job.name} grows from {job.workers} to {option.workers} workers: {self._gain(job, option)}"
+            explanation = (
+                f"{job.name} grows from {job.workers} to {counted(option.workers, 'worker')}: {self._gain(job, option)}"
+            )
             return self._decision(job, option.workers, Reason.MORE_GOODPUT, explanation, numbers)
         if option.workers > job.workers:
             explanation = (
-                f"{job.name} stays at {job.workers} workers until GPUs are free that others give: it is to have "
-                f"{option.workers} then, with {ratio:.2f} times the goodput"
+                f"{job.name} stays at {counted(job.workers, 'worker')} until GPUs are free that others give: "
+                f"it is to have {option.workers} then, with {ratio:.2f} times the goodput"
             )
             return self._decision(job, job.workers, Reason.AWAITS_ROOM, explanation, numbers)
         if option.workers < job.workers and ratio >= 1:
-            explanation = (
-                f"{job.name} shrinks from {job.workers} to {option.workers} workers: {self._gain(job, option)}"
-            )
+            size = counted(option.workers, "worker")
+            explanation = f"{job.name} shrinks from {job.workers} to {size}: {self._gain(job, option)}"
             return self._decision(job, option.workers, Reason.MORE_GOODPUT, explanation, numbers)
         if option.workers < job.workers:
             return self._decision(job, option.workers, Reason.YIELDS, self._yields(job, option), numbers)
@@ -86,17 +88,17 @@ class Words:
         more = len(self._growing) - len(takers)
         others = " and ".join(takers) + (f" and {more} more" if more > 0 else "") or "the queue"
         return (
-            f"{job.name} shrinks from {job.workers} to {option.workers} workers, to "
+            f"{job.name} shrinks from {job.workers} to {counted(option.workers, 'worker')}, to "
             f"{self._ratio(job.key, option):.2f} times its goodput: its {given} are worth more to {others}"
         )
 
     def _to(self, key: str) -> str:
         option = self._plan.options[key]
-        return f"{self._ratio(key, option):.2f} times with {option.workers} workers"
+        return f"{self._ratio(key, option):.2f} times with {counted(option.workers, 'worker')}"
 
     def _staying(self, job: ElasticJob) -> tuple[Reason, str]:
         """Why a Job keeps its size."""
-        choice, stays = self._choices[job.key], f"{job.name} stays at {job.workers} workers"
+        choice, stays = self._choices[job.key], f"{job.name} stays at {counted(job.workers, 'worker')}"
         larger = [option for option in choice.options if option.workers > job.workers]
         if not any(size > job.workers for size in job.sizes):
             return Reason.AT_MAXIMUM, f"{stays}, the most it may have"
@@ -118,7 +120,7 @@ class Words:
         """Why a size would not fit even if nobody else grew."""
         if self._service.share_only:
             gang = self._service.unserved[0]
-            waits = f"{gang.name} waits for {gang.gpus} GPUs within its share"
+            waits = f"{gang.name} waits for {counted(gang.gpus, 'GPU')} within its share"
             return Reason.FAIR_SHARE, f"{waits}, and meanwhile nobody borrows more"
         if self._service.served:
             return Reason.GANG_FIRST, f"{self._service.served[0].name} waits for GPUs"

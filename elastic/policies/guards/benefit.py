@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.elastic.policies.giving import pause_of
 from kfp_volcano.elastic.policies.guards.verdict import Verdict, no_growth
 from kfp_volcano.elastic.policies.policy import Reason
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,7 +47,7 @@ def benefit(job: ElasticJob, _at: float, settings: GuardSettings) -> Verdict | N
         return None
     size, saved = max(useless.items(), key=lambda each: (each[1], -each[0]))
     explanation = (
-        f"growing {job.name} from {job.workers} to {size} workers would save "
+        f"growing {job.name} from {job.workers} to {counted(size, 'worker')} would save "
         f"{f'about {saved:.1f} s' if saved > 0 else 'nothing'}, and has to save more than {cost:.1f} s"
     )
     return Verdict(tuple(size for size in job.sizes if size not in useless), Reason.NO_BENEFIT, explanation)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.elastic.policies.guards.verdict import Guard, Verdict, stay
 from kfp_volcano.elastic.policies.memory import next_breaker
 from kfp_volcano.elastic.policies.policy import Reason
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.settings import GuardSettings
@@ -32,6 +33,6 @@ def stopped(snapshot: QueueSnapshot, settings: GuardSettings) -> Guard:
         return lambda _job, _at, _settings: None
 
     def guard(job: ElasticJob, _at: float, _: GuardSettings) -> Verdict | None:
-        return stay(job, reason, f"{why}: {job.name} stays at {job.workers} workers")
+        return stay(job, reason, f"{why}: {job.name} stays at {counted(job.workers, 'worker')}")
 
     return guard

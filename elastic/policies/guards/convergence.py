@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.policies.guards.verdict import Verdict, no_growth, stay
 from kfp_volcano.elastic.policies.policy import Reason
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.settings import GuardSettings
@@ -35,7 +36,9 @@ def size_when_fine(job: ElasticJob, at: float, settings: GuardSettings) -> Verdi
     size = None if job.watched is None else job.watched.size
     if until is None or size is None or until <= at or size not in job.sizes:
         return None
-    words = f"{job.name} went back to a checkpoint of the time when it had {size} workers and its loss was fine"
+    words = (
+        f"{job.name} went back to a checkpoint of the time when it had {counted(size, 'worker')} and its loss was fine"
+    )
     if size == job.workers:
         return stay(job, Reason.WATCHED, f"{words}: it keeps that size for {until - at:.0f} s more")
     explanation = f"{words}: it goes from {job.workers} back to {size}"

@@ -36,6 +36,7 @@ from kfp_volcano.elastic.policies.memory import next_breaker, remember
 from kfp_volcano.elastic.policies.policy import Changing, Decision, Moded, Policy, Reason, Serving, hold
 from kfp_volcano.elastic.policies.room import room_of, unclaimed
 from kfp_volcano.elastic.policies.settings import GuardSettings
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -181,11 +182,11 @@ class _Check:
     def _no_room(self, job: ElasticJob, size: int, more: Sequence[tuple[str, int]]) -> tuple[Reason, str]:
         if self._bare is self._free or not self._bare.fits(more):
             return Reason.NO_ROOM, _no_room(job, size, self._bare)
-        grows = f"{job.name} was to grow from {job.workers} to {size} workers"
+        grows = f"{job.name} was to grow from {job.workers} to {counted(size, 'worker')}"
         if self._service.share_only:
             gang = self._service.unserved[0]
-            waits = f"beyond what its queue deserves while {gang.name} waits for {gang.gpus} GPUs within its share"
-            return Reason.FAIR_SHARE, f"{grows}, {waits}"
+            waits = f"{gang.name} waits for {counted(gang.gpus, 'GPU')} within its share"
+            return Reason.FAIR_SHARE, f"{grows}, beyond what its queue deserves while {waits}"
         gang = self._service.served[0]
         return Reason.GANG_FIRST, f"{grows}, but the GPUs are for {gang.name}, which waits for {gang.gpus}"
 
@@ -252,4 +253,4 @@ def _by(verdict: Verdict) -> str:
 
 
 def _no_room(job: ElasticJob, size: int, free: Draft) -> str:
-    return f"{job.name} was to grow from {job.workers} to {size} workers, but only {free.gpus} GPUs are free"
+    return f"{job.name} was to grow from {job.workers} to {counted(size, 'worker')}, but only {free.gpus} GPUs are free"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.policies.guards.verdict import Verdict, no_growth, stay
 from kfp_volcano.elastic.policies.policy import Reason
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.settings import GuardSettings
@@ -24,7 +25,7 @@ def resize_open(job: ElasticJob, _at: float, _: GuardSettings) -> Verdict | None
     """One resize at a time."""
     if not job.resize_open:
         return None
-    target = f" to {job.target_workers} workers" if job.target_workers is not None else ""
+    target = f" to {counted(job.target_workers, 'worker')}" if job.target_workers is not None else ""
     explanation = f"the last resize of {job.name}{target} is not done yet"
     return stay(job, Reason.RESIZE_OPEN, explanation, job.target_workers)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kfp_volcano.elastic.policies.guards.verdict import Verdict, no_growth, stay
 from kfp_volcano.elastic.policies.policy import Reason
 from kfp_volcano.elastic.policies.snapshot import NOWHERE
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.settings import GuardSettings
@@ -40,5 +41,5 @@ def incomplete(job: ElasticJob, _at: float, _: GuardSettings) -> Verdict | None:
     lacking = job.nodes[: job.min_workers].count(NOWHERE)
     if not lacking:
         return None
-    explanation = f"{lacking} of the {job.min_workers} workers that {job.name} must have hold no GPUs"
+    explanation = f"{job.name} must have {counted(job.min_workers, 'worker')}, {lacking} of them without GPUs"
     return no_growth(job, Reason.GANG_FIRST, f"{explanation}: it does not grow")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfp_volcano.elastic.policies.policy import Decision, Reason
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.hpa.controller import Outcome
@@ -26,13 +27,13 @@ def explained(job: ElasticJob, size: int, outcome: Outcome, situation: Situation
     else:
         reason, why = _staying(job, situation)
     verb = "grows" if size > job.workers else "shrinks"
-    goes = f"stays at {job.workers}" if size == job.workers else f"{verb} from {job.workers} to {size}"
+    goes = "stays at" if size == job.workers else f"{verb} from {job.workers} to"
     return Decision(
         job=job.key,
         from_workers=job.workers,
         to_workers=size,
         reason=reason,
-        explanation=f"{why}: {job.name} {goes} workers",
+        explanation=f"{why}: {job.name} {goes} {counted(size, 'worker')}",
         urgent=False,
         policy=policy,
         recommended=wanted,
@@ -43,7 +44,7 @@ def explained(job: ElasticJob, size: int, outcome: Outcome, situation: Situation
 def _changing(job: ElasticJob, size: int, outcome: Outcome, situation: Situation) -> tuple[Reason, str]:
     least, most = situation.ranges[job.key]
     if not least <= job.workers <= most:
-        return Reason.OUT_OF_RANGE, f"it is to have {least} to {most} workers"
+        return Reason.OUT_OF_RANGE, f"it is to have {least} to {counted(most, 'worker')}"
     limited = outcome.conditions["ScalingLimited"]
     brake = "" if limited.status == "False" else ", as far as its behavior allows at once"
     proposed = situation.proposals[job.key]
@@ -66,7 +67,9 @@ def _held_back(job: ElasticJob, wanted: int, outcome: Outcome, situation: Situat
         extreme = (min if up else max)(seen, key=lambda each: each.workers, default=None)
         ago = "" if extreme is None else f", and {extreme.workers} were {situation.snapshot.at - extreme.at:.0f} s ago"
         which = "lowest" if up else "highest"
-        words = f"{cause}, which calls for {wanted} workers{ago}; the {which} of the last {window:.0f} s counts"
+        words = (
+            f"{cause}, which calls for {counted(wanted, 'worker')}{ago}; the {which} of the last {window:.0f} s counts"
+        )
         return Reason.STABILISING, words
     rules = situation.spec.behavior and (
         situation.spec.behavior.scale_up if wanted > job.workers else situation.spec.behavior.scale_down
@@ -74,7 +77,7 @@ def _held_back(job: ElasticJob, wanted: int, outcome: Outcome, situation: Situat
     if rules and rules.select_policy == "Disabled":
         return Reason.RATE_LIMITED, f"{cause}, but its behavior forbids changes that way"
     changed = "it has changed as fast as its behavior allows"
-    return Reason.RATE_LIMITED, f"{cause}, which calls for {wanted} workers, but {changed}"
+    return Reason.RATE_LIMITED, f"{cause}, which calls for {counted(wanted, 'worker')}, but {changed}"
 
 
 def _staying(job: ElasticJob, situation: Situation) -> tuple[Reason, str]:
@@ -85,7 +88,7 @@ def _staying(job: ElasticJob, situation: Situation) -> tuple[Reason, str]:
     if situation.wishes[job.key] > job.workers:
         return _no_room(job, situation)
     if service.unserved:
-        waits = f"{service.unserved[0].name} waits for {service.unserved[0].gpus} GPUs"
+        waits = f"{service.unserved[0].name} waits for {counted(service.unserved[0].gpus, 'GPU')}"
         if min(job.sizes, default=job.workers) >= job.workers:
             return Reason.AT_MINIMUM, f"{waits}, but it has no more than its minimum"
         return Reason.SURPLUS_TOO_SMALL, f"{waits}, which all surplus would not free"

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
+import mmap
 import os
 import select
 import signal
+import struct
 from typing import TYPE_CHECKING, Any
 
 from kfp_volcano.elastic.runtime import draws
@@ -15,8 +18,12 @@ from kfp_volcano.elastic.runtime.loading.packing import Packed, pack
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Desk", "Fetcher", "fetch"]
+__all__ = ["SHOW_STACK", "Desk", "Fetcher", "fetch"]
 
+SHOW_STACK = signal.SIGUSR1
+"""Has a process that fetches write where it is to standard error."""
+_FORMAT, _NONE = "=q", -1
+_PLACE = struct.calcsize(_FORMAT)
 _SET_PDEATHSIG = 1
 """Of prctl(2): the signal that a process gets when the one that started it ends."""
 
@@ -38,10 +45,15 @@ def fetch(dataset: Any, at: int, sample: int, seed: int | None) -> Any:
 class Desk:
     """What the training's process shows its fetchers without a word: whether there is work, and when it is over.
 
-    Two counters of the kernel (eventfd), which are inherited; neither has a lock that a killed process would keep.
+    Two counters of the kernel (eventfd), which are inherited; neither has a lock that a killed process would keep. In
+    a piece of shared memory each fetcher shows at which sample it is.
+
+    Args:
+        fetchers: how many.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fetchers: int) -> None:
+        self._memory = mmap.mmap(-1, _PLACE * fetchers)
         self._work, self._over = os.eventfd(0, os.EFD_NONBLOCK), os.eventfd(0, os.EFD_NONBLOCK)
         self._shown = False
 
@@ -66,6 +78,19 @@ class Desk:
         """Whether it is over."""
         return bool(_poll(self._over).poll(0))
 
+    def at(self, fetcher: int, sample: int) -> None:
+        """A fetcher is at a sample from now on."""
+        struct.pack_into(_FORMAT, self._memory, _PLACE * fetcher, sample)
+
+    def done(self, fetcher: int) -> None:
+        """A fetcher is at no sample."""
+        self.at(fetcher, _NONE)
+
+    def samples(self) -> list[int | None]:
+        """At which sample each fetcher is."""
+        found = [struct.unpack_from(_FORMAT, self._memory, place)[0] for place in range(0, len(self._memory), _PLACE)]
+        return [None if sample == _NONE else sample for sample in found]
+
     def close(self) -> None:
         """Of no use any more."""
         os.close(self._work)
@@ -82,6 +107,7 @@ class Fetcher:
     def __init__(self, dataset: Any, seed: int | None, desk: Desk) -> None:
         self._dataset, self._seed, self._desk = dataset, seed, desk
         self._parent = os.getpid()
+        self._number = 0
 
     def __getitems__(self, piece: Sequence[tuple[int, int]]) -> list[tuple[int, Any]]:
         """Positions and samples."""
@@ -91,15 +117,20 @@ class Fetcher:
         for at, sample in piece:
             if self._desk.over:
                 break
+            self._desk.at(self._number, sample)
             found.append((at, fetch(self._dataset, at, sample, self._seed)))
+        self._desk.done(self._number)
         return found
 
-    def settle(self, _worker: int) -> None:
+    def settle(self, worker: int) -> None:
         """At the start of each process: it ends with the training's, and not by signals to its process group.
 
         Such a signal (torchrun's, an agent's, a terminal's) tells the training to end when its step is done.
         """
+        self._number = worker
+        self._desk.done(worker)
         os.setpgid(0, 0)
+        faulthandler.register(SHOW_STACK, all_threads=True)
         ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != self._parent:
             os._exit(1)

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,11 +14,12 @@ import torch
 from torch.utils.data import DataLoader
 
 from kfp_volcano.elastic.runtime import draws
-from kfp_volcano.elastic.runtime.loading.fetching import Desk, Fetcher, fetch
+from kfp_volcano.elastic.runtime.loading.fetching import SHOW_STACK, Desk, Fetcher, fetch
 from kfp_volcano.elastic.runtime.loading.stock import Stock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from multiprocessing.process import BaseProcess
 
     from kfp_volcano.elastic.runtime.loading.batching import Batching
     from kfp_volcano.elastic.runtime.loading.packing import Packed
@@ -29,6 +32,9 @@ _ASKED_AHEAD = 1
 waits for work, while nothing else is left to ask for: it would wait for ever, and the training for it."""
 _END_S = 10.0
 """How long the end waits for a sample that is being fetched; then the process ends with this one."""
+
+PATIENCE_S = 60.0
+"""How long a step waits for its samples without a word."""
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +78,7 @@ class Ahead:
         self._batching = batching
         self._changed = threading.Condition()
         self._stock = Stock(workers)
-        self._desk = Desk()
+        self._desk = Desk(workers)
         self._next: Share | None = None
         self._made: dict[bytes, Any] = {}
         self._making: Share | None = None
@@ -93,6 +99,7 @@ class Ahead:
                 in_order=False,
             )
         )
+        self._processes = _processes(arriving)
         self._thread = threading.Thread(target=self._run, args=(arriving,), name="loader", daemon=True)
         self._thread.start()
 
@@ -104,15 +111,52 @@ class Ahead:
             self._desk.show(work=self._stock.hungry)
             self._next = coming[0] if coming else None
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._error or (self._stock.holds(share) and not self._is_making(key)))
+            self._wait_for(share)
             if self._error is not None:
                 raise self._error
             made = self._made.pop(key, None)
             samples = self._stock.samples(share) if made is None else ()
         return self._batching.batch(samples) if made is None else made
 
-    def _is_making(self, key: bytes) -> bool:
-        return self._making is not None and _key(self._making) == key
+    def _wait_for(self, share: Share) -> None:
+        """Until a share's samples are here, or an error is."""
+        waited_s = 0.0
+        try:
+            while not self._changed.wait_for(lambda: self._error or self._is_ready(share), PATIENCE_S):
+                waited_s += PATIENCE_S
+                self._tell_of_waiting(waited_s)
+        except RuntimeError as error:  # PyTorch's handler of SIGCHLD raises it wherever the main thread is
+            raise self._explained(error) from None
+
+    def _is_ready(self, share: Share) -> bool:
+        return self._stock.holds(share) and not (self._making is not None and _key(self._making) == _key(share))
+
+    def _tell_of_waiting(self, waited_s: float) -> None:
+        """Says at which sample each process is, and has it show where."""
+        at = [
+            f"process {process.pid} is at dataset[{sample}]"
+            for process, sample in zip(self._processes, self._desk.samples(), strict=True)
+            if sample is not None
+        ]
+        places = "; ".join(at) + ", and its stack below" if at else "no process is at one: they are being collated"
+        _log.warning("the step has waited %g s for its samples: %s", waited_s, places)
+        for pid in [each.pid for each in self._processes if at and each.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, SHOW_STACK)
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """What became of the process whose end is behind an error, in words; else the error, the dataset's own."""
+        ended = [each for each in self._processes if each.exitcode]
+        if not ended:
+            return error
+        code = ended[0].exitcode or 0
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        many = len(self._processes)
+        return RuntimeError(
+            f"a process that fetches samples (pid {ended[0].pid}, one of {many}) {how}, at its dataset[i] or for want "
+            "of memory: a pod's resources.memory holds what each of them has, resources.shm the samples that are "
+            "fetched ahead; fewer (loader(workers=…)) or less ahead (prefetch=…) take less"
+        )
 
     def close(self) -> None:
         """See Source."""
@@ -136,7 +180,7 @@ class Ahead:
             self._batching.begin()
             self._serve(arriving)
         except BaseException as error:  # noqa: BLE001 - it belongs to the training's thread
-            self._end(error)
+            self._end(self._explained(error))
         with suppress(Exception):
             for _ in arriving:  # to its end, at which the DataLoader ends its processes
                 pass
@@ -178,6 +222,11 @@ class Ahead:
         with self._changed:
             self._made, self._making = {_key(share): batch}, None
             self._changed.notify_all()
+
+
+def _processes(arriving: Iterator[Any]) -> list[BaseProcess]:
+    """Those of a DataLoader's iterator, which has no public name for them."""
+    return list(arriving._workers)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _key(share: Share) -> bytes:

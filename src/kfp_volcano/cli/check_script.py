@@ -12,6 +12,7 @@ import click
 from kfp_volcano.cli.output import output_option, print_data
 from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import SpecError
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from kfp_volcano.elastic.checking.checker import Reading
@@ -145,7 +146,7 @@ def _run(verdict: Verdict | None) -> dict[str, Any] | None:
 
 def _told(reading: Reading) -> str:
     """What was read, in a line."""
-    files = f"{len(reading.files)} file{'s' if len(reading.files) > 1 else ''}"
+    files = counted(len(reading.files), "file")
     strategy = "live" if reading.live else "restart"
     mistakes, notes = len(reading.mistakes), len(reading.findings) - len(reading.mistakes)
     found = [

@@ -21,6 +21,7 @@ from kfp_volcano.cli.options import (
 )
 from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import ConflictError, SpecError
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +65,7 @@ def resize(
     cluster, ref = reach(kubeconfig, context, dry_run=dry_run), reference(job)
     if lasting is not None and seconds is not None:
         _hold(cluster, ref, seconds, size=workers, why=why)
-        say(f"{ref}: {workers} workers for {lasting}, whatever the autoscaler would do")
+        say(f"{ref}: {counted(workers, 'worker')} for {lasting}, whatever the autoscaler would do")
     ask_and_see_through(cluster, ref, workers, why=why, detach=detach or dry_run, held=lasting is not None)
 
 
@@ -93,7 +94,9 @@ def hold(
     seconds, ref = _seconds(lasting), reference(job)
     _hold(reach(kubeconfig, context, dry_run=dry_run), ref, seconds, size=size, why=why)
     if not dry_run:
-        click.echo(f"{ref}: no automatic resize for {lasting}" + (f", after one to {size} workers" if size else ""))
+        click.echo(
+            f"{ref}: no automatic resize for {lasting}" + (f", after one to {counted(size, 'worker')}" if size else "")
+        )
 
 
 @click.command()
@@ -128,17 +131,17 @@ def ask_and_see_through(
     holder, request = f"jobs-resize:{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
     try:
         if not ask_for(cluster, ref, workers, by=whoever(), why=why, request_id=request, now=time.time()):
-            say(f"{ref} has {workers} workers already")
+            say(f"{ref} has {counted(workers, 'worker')} already")
             return
-        say(f"{ref}: asked for {workers} workers")
+        say(f"{ref}: asked for {counted(workers, 'worker')}")
     except ConflictError:
         if not held:
             raise
-        say(f"{ref} is being resized: after that the autoscaler sees to its {workers} workers")
+        say(f"{ref} is being resized: after that the autoscaler sees to its {counted(workers, 'worker')}")
     if detach:
         return
     outcome = execute(cluster, ref.namespace, ref.name, holder=holder)
-    click.echo(f"{ref}: {outcome.phase.value}: {outcome.to_workers} workers. {outcome.message}".rstrip())
+    click.echo(f"{ref}: {outcome.phase.value}: {counted(outcome.to_workers, 'worker')}. {outcome.message}".rstrip())
     sys.exit(0 if outcome.phase is Phase.DONE else 1)
 
 

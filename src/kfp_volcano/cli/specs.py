@@ -12,6 +12,7 @@ from kfp_volcano.cli.completion import complete_field
 from kfp_volcano.cli.options import pools_option, profiles_option
 from kfp_volcano.errors import SpecError
 from kfp_volcano.reading import read_document
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from kfp_volcano.schemas.training_job import TrainingJob
@@ -32,8 +33,8 @@ def validate(spec: Path, profiles: Path | None) -> None:
     """
     job = _read(spec, profiles)
     replicas = job.workers.replicas
-    size = f"{replicas.min}" if replicas.fixed else f"{replicas.min} to {replicas.max}"
-    click.echo(f"{spec}: {job.namespace}/{job.name} is valid: {size} workers in queue {job.queue}")
+    size = ("" if replicas.fixed else f"{replicas.min} to ") + counted(replicas.max, "worker")
+    click.echo(f"{spec}: {job.namespace}/{job.name} is valid: {size} in queue {job.queue}")
 
 
 @click.command()

@@ -14,6 +14,7 @@ from kfp_volcano.cli.options import cluster_options, reach
 from kfp_volcano.cli.output import output_option, print_data
 from kfp_volcano.cli.tables import age
 from kfp_volcano.errors import UnavailableError
+from kfp_volcano.schemas.nouns import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -161,7 +162,7 @@ def _table(columns: tuple[str, ...]) -> Any:
 
 
 def _queue_cells(row: QueueRow) -> tuple[str, ...]:
-    waiting = f"{row.waiting} for {row.waiting_gpus} GPUs" if row.waiting else "-"
+    waiting = f"{row.waiting} for {counted(row.waiting_gpus, 'GPU')}" if row.waiting else "-"
     deserved = "-" if row.deserved is None else f"{row.deserved}"
     return row.queue, f"{row.used}/{row.limit}", deserved, f"{row.free}", f"{row.jobs}", waiting
 

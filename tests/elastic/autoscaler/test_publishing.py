@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
@@ -88,6 +89,21 @@ def test_an_outage_is_waited_out(cluster, watched):
     assert watched.written.acquire(timeout=PATIENCE_S)
     assert written(cluster).step == 1
     publisher.close()
+
+
+def test_an_outage_is_told_once(cluster, watched, caplog):
+    """However often it is tried meanwhile, and that it is over; the next one again."""
+    caplog.set_level(logging.INFO, logger="kfp_volcano.elastic.autoscaler.publishing")
+    publisher = ProgressPublisher(lambda: watched, "ml", "digits", every_s=0.01)
+    for step in (1, 2):
+        watched.outages = 5
+        publisher.offer(progress(step))
+        assert watched.written.acquire(timeout=PATIENCE_S)
+    publisher.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "progress is not written yet: away",
+        "progress is written",
+    ] * 2
 
 
 def test_a_job_that_is_gone_ends_nothing(watched):

@@ -121,6 +121,7 @@ def test_a_position_counted_by_one_worker_is_found(restart: Any, lines: str) -> 
 
 UNSEEDED = [
     "loader = DataLoader(dataset, shuffle=True)",
+    "train, held_out = torch.utils.data.random_split(dataset, [9, 1])",
     "order = torch.randperm(100)",
     "np.random.shuffle(order)",
     "random.shuffle(order)",
@@ -208,3 +209,76 @@ def test_shares_that_are_fed_are_right(codes: Any, loop: str) -> None:
 def test_a_sampler_whose_order_never_changes_is_noted(restart: Any) -> None:
     """Without set_epoch each epoch is the first."""
     assert restart(before="sampler = DistributedSampler(dataset)") == ["KV201", "KV206"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "mine = order[: len(order) // world + (rank < len(order) % world)]",
+        "more = 1 if rank < GLOBAL_BATCH % world else 0",
+    ],
+)
+def test_a_remainder_handed_out_by_rank_is_right(restart: Any, lines: str) -> None:
+    """Who takes one sample more is no choice of samples."""
+    assert restart(lines) == []
+
+
+def test_a_rank_is_found_under_any_name(codes: Any) -> None:
+    """Names of variables in a tuple, and properties."""
+    text = """
+        import os
+        import torch
+        SIZE, PLACE = "WORLD_SIZE", "RANK"
+        class Group:
+            @property
+            def size(self):
+                return int(os.environ[SIZE])
+            @property
+            def place(self):
+                return int(os.environ[PLACE])
+        def files(names, group):
+            return sorted(names)[group.place :: group.size]
+    """
+    assert codes(text) == ["KV201"]
+
+
+def test_a_rank_is_followed_through_fields_and_partial(codes: Any) -> None:
+    """Of a namespace, and in a loader whose arguments come from elsewhere."""
+    text = """
+        import os
+        import numpy as np
+        import torch
+        from functools import partial
+        from types import SimpleNamespace
+        from torch.utils.data import DataLoader, DistributedSampler
+        env = SimpleNamespace(me=int(os.environ["RANK"]))
+        noise = np.random.default_rng(env.me)
+        def loader(dataset, sampler):
+            sampler.set_epoch(0)
+            make = partial(DataLoader, num_workers=2)
+            options = dict(sampler=DistributedSampler(dataset))
+            return make(dataset, batch_size=20, **options)
+    """
+    assert sorted(codes(text)) == ["KV103", "KV201", "KV304"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "with torch.no_grad():\n    for i in range(rank, 100, world):\n        model(dataset[i])",
+        "with torch.inference_mode():\n    model(dataset[rank::world])",
+        "val_sampler = DistributedSampler(dataset)\nval_loader = DataLoader(dataset, batch_size=8, sampler=val_sampler)",
+        "seen = DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset))\nfor x in seen:\n    print(model(x))",
+        "@torch.no_grad()\ndef score():\n    return sum(model(dataset[i]) for i in range(rank, 100, world))",
+        "def evaluate():\n    return [i for i in range(100) if i % world == rank]",
+    ],
+)
+def test_what_is_evaluated_on_may_be_shared_out_by_rank(restart: Any, lines: str) -> None:
+    """Told by gradients that are off, by names, and by loops that compute none."""
+    assert restart(before=lines) == []
+
+
+def test_a_name_alone_makes_no_evaluation(restart: Any) -> None:
+    """What trains is trained on."""
+    lines = "def test_run():\n    for i in range(rank, 100, world):\n        model(dataset[i]).sum().backward()"
+    assert restart(before=lines) == ["KV201"]

@@ -44,7 +44,8 @@ def test_whatever_happens_each_sample_counts_once(
     minutes, seed = float(pytestconfig.getoption("minutes")), int(pytestconfig.getoption("soak_seed"))
     can_cut = Namespaces.available()
     faults: list[Kind] = ["hang", "coordinator", *(["cut"] if can_cut else [])]
-    print(f"seed {seed}, {minutes:g} minutes; {'with' if can_cut else 'WITHOUT (needs root)'} cut networks", flush=True)
+    cuts = "with cut networks" if can_cut else "WITHOUT cut networks: they need root, ip and iptables"
+    print(f"seed {seed}, {minutes:g} minutes; {cuts}", flush=True)
     # Half of the time goes by in pauses.
     epochs = max(2, round(minutes * 60 / 2 / (_PACE_S * 1.2) / _STEPS_AN_EPOCH))
     given: dict[str, Any] = {"SIZE": 64 * _STEPS_AN_EPOCH, "BATCH": 64, "EPOCHS": epochs, "PACE": _PACE_S}

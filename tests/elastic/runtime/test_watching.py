@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from kfp_volcano.elastic.runtime.account import progress
 from kfp_volcano.elastic.runtime.crew import Crew
 from kfp_volcano.elastic.runtime.evaluation import Evaluation
 from kfp_volcano.elastic.runtime.events import Events
@@ -100,7 +101,7 @@ def test_a_rollback_takes_the_newest_checkpoint_from_before_the_fault_and_asks_f
     assert worker.state.steps == 6
     assert worker.state.version > before
     assert [path.name.split("-")[1] for path in tmp_path.glob("checkpoints/step-*")] == ["0000000006"]
-    told = worker.state.progress(workers=4, batch=8, loss=1.0, lr=0.1).watched
+    told = progress(worker.state, at=0.0, workers=4, batch=8, loss=1.0, lr=0.1).watched
     assert told is not None
     assert (told.rollbacks, told.size, told.lr_factor) == (1, 2, 0.5)
     worker.step(1.0, workers=4)
@@ -126,12 +127,12 @@ def test_growth_stops_until_the_numbers_are_as_they_were(tmp_path: Path) -> None
     worker = Worker(tmp_path, Settings(gradient=Spike(window=5, steps=2, then="stopGrowing")))
     for norm in [1.0] * 6 + [9.0] * 3:
         worker.step(1.0, norm=norm)
-    told = worker.state.progress(workers=2, batch=8, loss=1.0, lr=0.1).watched
+    told = progress(worker.state, at=0.0, workers=2, batch=8, loss=1.0, lr=0.1).watched
     assert told is not None
     assert "the gradient's length of step 7 is 9" in told.growth_stopped
     for _ in range(2):
         worker.step(1.0)
-    assert worker.state.progress(workers=2, batch=8, loss=1.0, lr=0.1).watched is None
+    assert progress(worker.state, at=0.0, workers=2, batch=8, loss=1.0, lr=0.1).watched is None
     assert worker.kinds() == [Kind.GRADIENT_SPIKE, Kind.GROWTH_STOPPED, Kind.RECOVERED]
 
 

@@ -8,13 +8,22 @@ from typing import Any
 import pytest
 
 from kfp_volcano.errors import NotFoundError
+from kfp_volcano.schemas.names import PROGRESS
+from kfp_volcano.schemas.records import Progress, dump
 from kfp_volcano.volcano.launcher.ending import Failures, explain_failure
 
 JOB = {"metadata": {"name": "job"}, "spec": {"tasks": []}, "status": {"state": {"phase": "Failed"}}}
 
 
 class Logs:
-    """A cluster in which each pod has printed its own name."""
+    """A cluster in which each pod has printed its own name, with its Warnings."""
+
+    def __init__(self, *warnings: dict[str, Any]) -> None:
+        self.warnings = list(warnings)
+
+    def list(self, kind: str, namespace: str, *, fields: dict[str, str]) -> tuple[list[dict[str, Any]], str]:
+        assert (kind, namespace, fields) == ("Event", "ml", {"type": "Warning"})
+        return self.warnings, "1"
 
     def logs(self, pod: str, _namespace: str, *, tail: int) -> tuple[str, str]:
         assert tail > 0
@@ -102,3 +111,36 @@ def test_a_pod_that_never_ran_is_told_too():
         "containerStatuses": [],
     }
     assert "job-core-9 was not run: UnexpectedAdmissionError: no GPU is healthy" in told(pod("job-core-9", **refused))
+
+
+def test_of_a_job_whose_pods_are_gone_all_that_is_left_is_told():
+    """Where it stood, what the cluster complained of last, each kind once, and what its first pod had printed."""
+    warnings = [
+        {"involvedObject": {"kind": "Pod", "name": name}, "reason": reason, "message": message, "metadata": {},
+         "lastTimestamp": f"2026-01-01T00:00:0{second}Z"}
+        for second, (name, reason, message) in enumerate(
+            [
+                ("job-core-0", "BackOff", "restarting the second time"),
+                ("job-core-0", "BackOff", "restarting the third time"),
+                ("job-core-1", "FailedScheduling", "told elsewhere"),
+                ("another-core-0", "BackOff", "none of ours"),
+                ("job-core-0", "Unhealthy", "no answer"),
+            ]
+        )
+    ]  # fmt: skip
+    progress = Progress(
+        step=389, total_steps=2760, samples=1, epoch=16, throughput=1.0, workers=1, batch=64, lr=0.1, at=1.0
+    )
+    job = {
+        "metadata": {"name": "job", "annotations": {PROGRESS: dump(progress)}},
+        "spec": {"tasks": [{"name": "coordinator", "replicas": 1}, {"name": "core", "replicas": 2}]},
+        "status": {"state": {"phase": "Terminated"}},
+    }
+    assert explain_failure(job, Failures(Logs(*warnings), "ml")).splitlines() == [  # type: ignore[arg-type]
+        "the Job ended Terminated, before its containers could be looked at",
+        "  it had come to step 389 of 2760 with 1 worker",
+        "  Pod job-core-0: BackOff: restarting the third time",
+        "  Pod job-core-0: Unhealthy: no answer",
+        "  the last lines of job-core-0:",
+        "    here is job-core-0",
+    ]

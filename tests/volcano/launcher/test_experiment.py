@@ -59,6 +59,7 @@ def test_gpu_hours_are_those_that_were_held() -> None:
     found = trial("a", 0, result, metric="accuracy", gpus=2)
     assert found.points == ((50.0, 2.0, 0.1), (100.0, 4.0, 0.2), (200.0, 8.0, 0.4))
     assert (found.gpu_hours, found.wall_s) == (8.0, 5400.0)
+    assert found.workers == pytest.approx((2 * 3600 + 4 * 1800) / 5400)
     assert Trial.load(found.dump()) == found
 
 

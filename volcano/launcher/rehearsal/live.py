@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.volcano.launcher.rehearsal.paced import open_gate
 from kfp_volcano.volcano.launcher.rehearsal.runs import Ledgers, differing, pause
 from kfp_volcano.volcano.launcher.rehearsal.stage import PACED, last_lines
@@ -43,6 +44,7 @@ _WHY = {
     "KV304": "random numbers follow the rank",
     "KV504": "gradients are applied beside training.step",
     "KV505": "gradients are clipped before the sum",
+    "KV508": "the loss is no mean over the share",
     "KV601": "batch norm keeps statistics by worker",
 }
 _NOISE = "KV602"
@@ -59,13 +61,13 @@ def play(
     fixed = _by_one_worker(stage, arguments, deadline)
     last = min(fixed.total, MOST_STEPS)
     join, kill, leave = last // 5, 2 * last // 5, 3 * last // 5
-    stage.tell(f"training {last} of {fixed.total} steps with {stage.least} to {stage.most} workers")
+    stage.tell(f"training {last} of {fixed.total} steps with {stage.least} to {counted(stage.most, 'worker')}")
 
     stage.open(0)
     stage.submit()
     stage.until(lambda: len(_read(stage).starts) >= stage.least, f"{stage.least} workers to begin")
     stage.open(join, _PACE_S)
-    stage.until(lambda: _read(stage).steps >= join, f"step {join} by {stage.least} workers")
+    stage.until(lambda: _read(stage).steps >= join, f"step {join} by {counted(stage.least, 'worker')}")
     _join(stage, verdict, kill)
     _kill(stage, verdict, leave)
     _restart(stage, verdict, last, all_steps=last == fixed.total)
@@ -128,7 +130,7 @@ def _join(stage: Stage, verdict: Verdict, upto: int) -> None:
     still = pause(ledgers.commits, few, opened)
     told = "" if still is None else f"; the resize paused it {still:.2f} s"
     verdict.add(
-        f"trained on with {workers} workers instead of {few} after step {before}{told}",
+        f"trained on with {counted(workers, 'worker')} instead of {few} after step {before}{told}",
         right=workers == stage.most,
         resize_pause_s=still,
     )

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kfp_volcano.schemas.nouns import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -57,12 +59,12 @@ def play(stage: Stage, verdict: Verdict, *, grace_s: float) -> None:
     stage.open(STEPS)
     stage.submit()
     _trained(stage, 0.0, stage.least)
-    verdict.add(f"{stage.least} workers trained {STEPS} steps")
+    verdict.add(f"{counted(stage.least, 'worker')} trained {STEPS} steps")
 
     at = time.time()
     stage.resize(stage.most)
     _trained(stage, at, stage.most)
-    _left(stage, verdict, at, f"the resize to {stage.most} workers", grace_s)
+    _left(stage, verdict, at, f"the resize to {counted(stage.most, 'worker')}", grace_s)
 
     at = time.time()
     killed = stage.kill(stage.pods()[-1])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kfp_volcano.errors import NotFoundError
 from kfp_volcano.schemas import names
+from kfp_volcano.schemas.nouns import counted
 from kfp_volcano.schemas.validation import training_job
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
 from kfp_volcano.volcano.launcher.rehearsal.paced import open_gate
@@ -107,7 +108,7 @@ class Stage:
 
     def resize(self, size: int) -> None:
         """Changes the number of workers; their pods are started or stopped from then on."""
-        self.tell(f"resizing to {size} workers")
+        self.tell(f"resizing to {counted(size, 'worker')}")
         job = self.cluster.get("Job", self._name, self.spec.namespace)
         self.cluster.patch("Job", self._name, self.spec.namespace, resize_patch(job, size))
 

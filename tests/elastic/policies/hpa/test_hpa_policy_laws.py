@@ -135,7 +135,7 @@ def test_hpa_every_job_has_one_decision_for_a_size_it_may_have(policy, snapshot)
     for each in decisions:
         assert each.from_workers == jobs[each.job].workers
         assert not each.resizes or each.to_workers in jobs[each.job].sizes
-        assert "workers" in each.explanation
+        assert "worker" in each.explanation
         assert each.recommended is not None
 
 

@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
+import re
+import signal
+import threading
 import time
 from typing import Any
 
@@ -13,6 +18,7 @@ import pytest
 import torch
 
 from kfp_volcano.elastic.runtime import Batch, Training
+from kfp_volcano.elastic.runtime.loading import sources
 from kfp_volcano.elastic.sharding import Cursor, Mixture
 from kfp_volcano.errors import SpecError
 
@@ -176,3 +182,58 @@ def test_leaving_the_loop_ends_its_processes() -> None:
         if training.steps == 3:
             break
     assert set(psutil.Process().children()) <= before
+
+
+class Stuck(Noisy):
+    """Never gives sample 5 before it is let go."""
+
+    def __init__(self) -> None:
+        self.go = multiprocessing.get_context("fork").Event()
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if index == 5:
+            self.go.wait()
+        return super().__getitem__(index)
+
+
+def test_a_sample_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    """With the stack of the process that hangs at it; when it comes training goes on."""
+    monkeypatch.setattr(sources, "PATIENCE_S", 0.2)
+    dataset, told = Stuck(), []
+    monkeypatch.setattr(sources._log, "warning", lambda text, *given: told.append(text % given))
+    shown = ""
+
+    def let_go() -> None:
+        nonlocal shown
+        while "in __getitem__" not in shown:
+            shown += capfd.readouterr().err
+        dataset.go.set()
+
+    friend = threading.Thread(target=let_go, daemon=True)
+    friend.start()
+    model = torch.nn.Linear(2, 1)
+    training = Training(model, torch.optim.SGD(model.parameters(), lr=0.001), batch=SIZE, size=SIZE, epochs=1)
+    for _, samples in training.loader(dataset, collate=first):
+        training.step(model(samples["x"]).mean())
+    friend.join()
+    assert training.steps == 1
+    assert re.match(
+        r"the step has waited \S+ s for its samples: process \d+ is at dataset\[5\], and its stack below", told[-1]
+    )
+
+
+class Deadly(Noisy):
+    """Ends the process that asks for sample 5."""
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if index == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+def test_a_process_that_was_killed_is_told_with_what_may_help() -> None:
+    """How it ended, and the settings that decide how much memory they take."""
+    model = torch.nn.Linear(2, 1)
+    training = Training(model, torch.optim.SGD(model.parameters(), lr=0.001), batch=8, size=SIZE, epochs=1)
+    with pytest.raises(RuntimeError, match=r"killed by (SIGKILL.*resources.memory|signal: Killed)"):
+        list(_fed(training, training.loader(Deadly(), collate=first)))
