@@ -58,8 +58,8 @@ def fields() -> str:
     lines = [
         "# Fields\n",
         (
-            "All fields of the documents that people write, from their JSON Schemas. `kfp-volcano explain FIELD` tells\n"
-            "the same on the terminal, and `kfp-volcano explain --schema KIND` prints a schema.\n\n"
+            "All fields of the documents that people write, from their JSON Schemas. `kfp-volcano explain FIELD`\n"
+            "tells the same on the terminal, and `kfp-volcano explain --schema KIND` prints a schema.\n\n"
             "`*` stands for a name of one's own, `[]` for an entry of a list.\n"
         ),
     ]

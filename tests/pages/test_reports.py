@@ -6,13 +6,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kfp_volcano.volcano.launcher.report import render_report
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Show = Callable[..., Any]
 
@@ -23,22 +26,10 @@ FITS = "document.documentElement.scrollWidth <= window.innerWidth"
 NAMED = """() => [...document.querySelectorAll("svg, canvas, img")].filter(each =>
   each.getAttribute("aria-hidden") !== "true" && !each.getAttribute("aria-label") && !each.querySelector("title")
   && !each.closest("[aria-hidden=true]") && !each.getAttribute("alt")).map(each => each.outerHTML.slice(0, 120))"""
+CONTROLS = 'a[href], button, input, summary, [tabindex="0"]'
+SHOWN = "all => [...document.querySelectorAll(all)].filter(each => each.getClientRects().length).length"
 HEADINGS = "() => [...document.querySelectorAll('h1,h2,h3,h4')].map(each => Number(each.tagName[1]))"
-CONTRAST = """() => {
-  const light = (colour) => { const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map(v => { v /= 255;
-    return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const behind = (element) => { for (let at = element; at; at = at.parentElement) { const c = getComputedStyle(at).backgroundColor;
-    if (!/rgba\\(.*, 0\\)|transparent/.test(c)) return c; } return "rgb(255, 255, 255)"; };
-  const weak = [];
-  for (const each of document.querySelectorAll("body *")) {
-    if (each.closest("svg, script, style, noscript") || ![...each.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
-    const style = getComputedStyle(each);
-    if (style.visibility === "hidden" || !each.getClientRects().length) continue;
-    const [a, b] = [light(style.color), light(behind(each))].sort((x, y) => y - x);
-    const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700);
-    if ((a + 0.05) / (b + 0.05) < (large ? 3 : 4.5)) weak.push([each.textContent.trim().slice(0, 40), (a + 0.05) / (b + 0.05)]);
-  }
-  return weak; }"""
+CONTRAST = Path(__file__).with_name("contrast.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module", name="made")
@@ -53,8 +44,6 @@ def _made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 
 def _run_report(root: Path, out: Path) -> Path:
     """Of a result that a run has left, golden beside the schema's tests."""
-    from kfp_volcano.volcano.launcher.report import render_report
-
     result = json.loads((root / "tests" / "golden" / "pages" / "run.result.json").read_text(encoding="utf-8"))
     out.mkdir()
     (out / "report.html").write_text(render_report(result), encoding="utf-8")
@@ -110,7 +99,7 @@ def test_it_can_be_read_aloud(path: Path, show: Show) -> None:
     assert page.locator("main").count() == 1
     levels = page.evaluate(HEADINGS)
     assert levels[0] == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after <= before + 1 for before, after in pairwise(levels))
     assert page.evaluate(NAMED) == []
     assert page.locator("table").count() == page.locator("table:has(th)").count()
 
@@ -118,12 +107,9 @@ def test_it_can_be_read_aloud(path: Path, show: Show) -> None:
 def test_all_of_it_is_reached_by_keyboard(path: Path, show: Show) -> None:
     """Each control takes the focus in turn, and shows it."""
     page = show(path).page
-    controls = page.evaluate("document.querySelectorAll('a[href], button, input, summary, [tabindex=\"0\"]').length")
-    visible = page.evaluate(
-        "[...document.querySelectorAll('a[href], button, input, summary, [tabindex=\"0\"]')].filter(each => each.getClientRects().length).length"
-    )
+    visible = page.evaluate(SHOWN, CONTROLS)
     reached = set()
-    for _ in range(controls + 2):
+    for _ in range(visible + 2):
         page.keyboard.press("Tab")
         found = page.evaluate(
             "() => { const at = document.activeElement; if (at === document.body) return null;"
@@ -139,15 +125,16 @@ def test_all_of_it_is_reached_by_keyboard(path: Path, show: Show) -> None:
 def test_the_charts_zoom_by_key_and_by_touch(made: dict[str, Path], show: Show) -> None:
     """Plus zooms in, 0 shows the whole again; a swipe moves."""
     page = show(made["simulation"], 390, has_touch=True, is_mobile=True).page
+    expect = pytest.importorskip("playwright.sync_api").expect
     section, shown = page.locator("#timelines"), page.locator("#timelines .range")
     whole = shown.inner_text()
     section.focus()
     page.keyboard.press("+")
-    assert shown.inner_text() != whole
+    expect(shown).not_to_have_text(whole)
     page.keyboard.press("0")
-    assert shown.inner_text() == whole
+    expect(shown).to_have_text(whole)
     page.locator("[data-do=in]").tap()
-    assert shown.inner_text() != whole
+    expect(shown).not_to_have_text(whole)
 
 
 def test_the_figures_are_those_of_the_file(made: dict[str, Path], show: Show) -> None:
