@@ -19,8 +19,8 @@ when to ask, and what to make of the answers:
   lighthouse founds no other group while it hears the hearts of this one, so until shortly before they would have
   expired since the last quorum nothing is to be asked; a step that took longer asks before its gradients are summed
   (`holds`), and is done again where another group was founded, or no answer came.
-* An answer may be lost on its way to one of them. Then that one waits for a quorum, and the others, who have theirs, for
-  it in a sum; they say so in the group's store, and the one who finds it there gives the group up, so that all ask.
+* An answer may be lost on its way to one worker. Then that one waits for a quorum, and the others, who have theirs,
+  for it in a sum; they say so in the group's store, and the one who finds it there gives the group up, so that all ask.
 * So training rests while the lighthouse is lost. Then each worker builds a new Manager on a new store: one that failed
   raises for ever, and a new lighthouse counts its quorums from 1 again, so that old keys in a store would be taken for
   new ones. A `Contact` tells one that was replaced, and one that was cut off without a word.
