@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.schemas.structure import Schema
 
-__all__ = ["explain", "schema_text"]
+__all__ = ["explain", "fields_below", "schema_text"]
 
 _KINDS = {
     "TrainingJob": "training-job.v1",
@@ -49,8 +49,7 @@ def explain(field: str) -> str:
     role, a volume or a label stands where the path has one; any will do. Raises SpecError for a path that leads
     nowhere, naming what is there.
     """
-    path = [part for part in field.split(".") if part]
-    kind = path.pop(0) if path and path[0] in _KINDS else "TrainingJob"
+    kind, path = _split(field)
     root = load_schema(_KINDS[kind])
     rule, owner, last = _find(root, path)
     required = " (required)" if last in owner.get("required", ()) else ""
@@ -64,11 +63,25 @@ def explain(field: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def fields_below(field: str) -> list[str]:
+    """The names that may follow a path, without its dot; kinds too at the beginning. Raises SpecError as `explain`."""
+    kind, path = _split(field)
+    root = load_schema(_KINDS[kind])
+    rule, _, _ = _find(root, path)
+    return [*([] if field else _KINDS), *_inside(rule, root).get("properties", {})]
+
+
 def schema_text(kind: str) -> str:
     """The published JSON Schema of a kind as JSON. Raises SpecError where there is none."""
     if kind not in _KINDS:
         raise SpecError(f"is no kind of document ({', '.join(_KINDS)})", source=kind)
     return json.dumps(load_schema(_KINDS[kind]), indent=2) + "\n"
+
+
+def _split(field: str) -> tuple[str, list[str]]:
+    """The kind that a path begins with, or TrainingJob, and the keys below it."""
+    path = [part for part in field.split(".") if part]
+    return (path.pop(0) if path and path[0] in _KINDS else "TrainingJob"), path
 
 
 def _find(root: Schema, path: list[str]) -> tuple[Schema, Schema, str]:

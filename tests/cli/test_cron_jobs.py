@@ -67,7 +67,7 @@ def test_a_schedule_s_life_on_a_cluster(schedule: Callable[..., Result], namespa
     assert (listed["when"], listed["work"], listed["enabled"]) == ("every 21600s", "TrainingJob digits", True)
     found = apiserver.admin.get("batch.volcano.sh/v1alpha1", "CronJob", "nightly", namespace).expect()
     assert found["spec"]["jobTemplate"]["metadata"]["annotations"]["kfp-volcano/owner"]
-    assert schedule("delete", "nightly", *place).output.split()[-1] == "deleted"
+    assert schedule("delete", "nightly", "--yes", *place).output.split()[-1] == "deleted"
     assert apiserver.admin.get("batch.volcano.sh/v1alpha1", "CronJob", "nightly", namespace).status == 404
 
 

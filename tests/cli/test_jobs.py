@@ -331,11 +331,56 @@ def test_a_fixed_job_is_not_resized(cluster, spec):
 def test_a_job_is_cancelled_with_all_its_pods(cluster, spec):
     """And what is not there is told."""
     name = run("submit", spec("sleep 600"), *RUN, "--detach").stdout.strip()
-    done = run("cancel", name)
+    done = run("cancel", name, "--yes")
     assert (done.exit_code, f"Job {name} is deleted" in done.stderr) == (0, True)
     assert cluster.list("Pod")[0] == []
-    gone = run("cancel", name)
+    gone = run("cancel", name, "--yes")
     assert gone.exit_code == 3
     assert name.partition("/")[2] in gone.stderr
     with pytest.raises(NotFoundError):
         cluster.get("Job", name.partition("/")[2], "default")
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("jobs", "resize", "JOB", 4), "would change Job JOB"),
+        (("resize", "JOB", "--workers", 4, "--for", "1h"), "would change Job JOB"),
+        (("hold", "JOB"), "would change Job JOB"),
+        (("release", "JOB"), "would change Job JOB"),
+        (("jobs", "cancel", "JOB"), "would delete Job JOB"),
+        (("jobs", "submit", "SPEC", "--run-id", "other"), "would create Job default/train-"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_a_dry_run_tells_and_changes_nothing(cluster, spec, command, told):
+    """No object is another afterwards; what would be written is YAML."""
+    path = spec("sleep 600", elastic=True)
+    name = run("submit", path, *RUN, "--detach").stdout.strip()
+    top("hold", name)
+    words = [{"JOB": name, "SPEC": str(path)}.get(word, word) for word in command]
+
+    def written():
+        """Of the Job, what people and commands write; its status changes by itself."""
+        return [
+            (job["metadata"]["name"], job["metadata"]["annotations"], job["spec"]) for job in cluster.list("Job")[0]
+        ]
+
+    before = written()
+    done = top(*words, "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert told.replace("JOB", name) in done.stdout
+    assert all(isinstance(each, dict | list | None) for each in yaml.safe_load_all(done.stdout))
+    assert written() == before
+
+
+@pytest.mark.parametrize("command", [("jobs", "cancel", "default/x"), ("reap", "--all-namespaces")])
+def test_what_destroys_asks_first(cluster, spec, command):
+    """Where nobody can be asked it says what it would do, and how to have it done."""
+    run("submit", spec("sleep 600"), "--run-id", "r", "--detach")
+    name = f"default/{only(cluster)['metadata']['name']}"
+    done = top(*(name if word == "default/x" else word for word in command))
+    assert done.exit_code == 2
+    assert "--yes" in done.stderr
+    assert "--dry-run" in done.stderr
+    assert only(cluster)

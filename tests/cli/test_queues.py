@@ -130,9 +130,9 @@ def test_at_a_terminal_it_is_asked(tree, cluster, monkeypatch, answer, left):
     """And no is no."""
     run("apply", tree)
     tree.write_text(SMALLER)
-    monkeypatch.setattr("kfp_volcano.cli_queues._terminal", lambda: True)
+    monkeypatch.setattr("kfp_volcano.cli.options._terminal", lambda: True)
     result = run("apply", tree, answer=answer)
-    assert "This deletes Queue b" in result.output
+    assert "This is going to delete Queue b" in result.output
     assert names(cluster) == left
 
 

@@ -72,7 +72,7 @@ def test_a_schedule_s_life(schedule: Callable[..., Result], api: KfpApi):
     assert (nightly["name"], nightly["when"], nightly["enabled"]) == ("nightly", "0 30 2 * * * Asia/Tokyo", True)
     assert (often["name"], often["when"], often["enabled"]) == ("often", "every 6h", False)
     assert "nightly" in schedule("list").output
-    assert [schedule("delete", "nightly").output, schedule("delete", "nightly").output] == [
+    assert [schedule("delete", "nightly", "--yes").output, schedule("delete", "nightly", "--yes").output] == [
         "schedule nightly: deleted\n",
         "schedule nightly: unchanged\n",
     ]

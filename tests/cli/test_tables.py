@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kfp_volcano.cli_tables import print_table
+from kfp_volcano.cli.tables import print_table
 
 
 def test_cells_are_printed_as_they_are(capsys):

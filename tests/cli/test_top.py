@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kfp_volcano import cli_top
 from kfp_volcano.cli import main
+from kfp_volcano.cli import top as cli_top
 from kfp_volcano.elastic.autoscaler.observing.view import ClusterView
 from kfp_volcano.volcano.cluster import connect
 from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kfp_volcano import cli_reap
 from kfp_volcano.cli import main
+from kfp_volcano.cli import reap as cli_reap
 from kfp_volcano.errors import ClusterError, ForbiddenError, InvalidError
 from kfp_volcano.schemas.names import INSTANCE_LABEL, MANAGED_LABEL, OWNER, labels_for
 from kfp_volcano.volcano.launcher.workflows import EXIT_S
@@ -211,7 +211,7 @@ def test_a_decision_reads_in_a_line(world: World) -> None:
 
 def test_the_command_line_explains_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line for each decision, or JSON; one of the two ways to say whose Jobs is needed."""
-    monkeypatch.setattr(cli_reap, "reach", lambda *_: world.store)
+    monkeypatch.setattr(cli_reap, "reach", lambda *_, **__: world.store)
     world.job(RUNS[0])
     runner = CliRunner()
     assert runner.invoke(main, ["reap"]).exit_code == 2
@@ -220,5 +220,5 @@ def test_the_command_line_explains_itself(world: World, monkeypatch: pytest.Monk
     dry = runner.invoke(main, ["reap", "--all-namespaces", "--dry-run"])
     assert dry.exit_code == 0, dry.output
     assert dry.stdout.startswith(f"remove   Job {NS}/digits-0001: run ")
-    done = json.loads(runner.invoke(main, ["reap", "--namespace", NS, "-o", "json"]).stdout)
+    done = json.loads(runner.invoke(main, ["reap", "--namespace", NS, "--yes", "-o", "json"]).stdout)
     assert [(each["name"], each["what"]) for each in done] == [("digits-0001", "removed")]

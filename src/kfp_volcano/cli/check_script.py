@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kfp_volcano.cli.output import output_option, print_data
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import SpecError
 from kfp_volcano.schemas.nouns import counted
 
@@ -44,7 +45,7 @@ _LIVE = {"live": True, "restart": False}
     help="For the whole run.",
 )
 @click.option("--ignore", multiple=True, metavar="CODE", help="Say nothing about this mistake; repeat.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option("text")
 def check_script(
     script: Path,
     *,
@@ -79,7 +80,7 @@ def check_script(
     verdict = None
     foreign = sorted(reading.imports & _NOT_PLAYED)
     if foreign and not reading.live and not static_only:
-        click.echo(f"not run: scripts of {foreign[0]} are only read", err=True)
+        say(f"not run: scripts of {foreign[0]} are only read")
     elif not static_only:
         verdict = rehearse(
             script,
@@ -88,13 +89,11 @@ def check_script(
             findings=reading.findings,
             workers=sizes,
             timeout_s=timeout,
-            tell=lambda what: click.echo(what, err=True),
+            tell=say,
         )
     right = not reading.mistakes and (verdict is None or verdict.right)
-    if output == "json":
-        click.echo(
-            json.dumps({"script": str(script), "right": right, **_reading(reading), "run": _run(verdict)}, indent=1)
-        )
+    if output != "text":
+        print_data({"script": str(script), "right": right, **_reading(reading), "run": _run(verdict)}, output)
     elif verdict is not None:
         click.echo(f"\n{verdict}")
     return 0 if right else MISTAKES

@@ -10,8 +10,8 @@ from typing import Literal
 
 import click
 
-from kfp_volcano.cli_backend import pairs
-from kfp_volcano.cli_options import cluster_options
+from kfp_volcano.cli.backend import pairs
+from kfp_volcano.cli.options import cluster_options
 
 __all__ = ["run"]
 

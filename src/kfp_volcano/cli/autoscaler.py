@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import click
 
-from kfp_volcano.cli_autoscaler_run import run
-from kfp_volcano.cli_decisions import ab_report, explain, replay
-from kfp_volcano.cli_policies import policies
+from kfp_volcano.cli.autoscaler_run import run
+from kfp_volcano.cli.decisions import ab_report, explain, replay
+from kfp_volcano.cli.policies import policies
 
 __all__ = ["autoscaler"]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, reach
-from kfp_volcano.cli_tables import age
+from kfp_volcano.cli.options import cluster_options, reach
+from kfp_volcano.cli.output import output_option, print_data
+from kfp_volcano.cli.tables import age
 from kfp_volcano.errors import UnavailableError
 from kfp_volcano.schemas.nouns import counted
 
@@ -33,8 +35,9 @@ _MOST_DECISIONS = 10
 @click.command()
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only this queue; repeat.")
 @click.option("--once", is_flag=True, help="Print how things stand, and end.")
+@output_option("table")
 @cluster_options
-def top(*, queues: tuple[str, ...], once: bool, kubeconfig: Path | None, context: str | None) -> None:
+def top(*, queues: tuple[str, ...], once: bool, output: str, kubeconfig: Path | None, context: str | None) -> None:
     """Show the queues, their Jobs and GPUs, and what was decided last, as they change; ends with Ctrl-C.
 
     Where the output is no terminal, a line is printed for each thing that changes.
@@ -42,13 +45,19 @@ def top(*, queues: tuple[str, ...], once: bool, kubeconfig: Path | None, context
     \b
     Example: kfp-volcano top
              kfp-volcano top --queue research --once
+             kfp-volcano top --once -o json
     """
     from kfp_volcano.elastic.autoscaler.observing.view import ClusterView  # noqa: PLC0415
+
+    if output != "table" and not once:
+        raise click.UsageError(f"-o {output} is of one moment: say --once too")
 
     view = ClusterView(reach(kubeconfig, context))
     view.start()
     try:
-        if once:
+        if once and output != "table":
+            print_data(asdict(_picture(view, queues)), output)
+        elif once:
             _print(_picture(view, queues))
         elif sys.stdout.isatty():
             _live(view, queues)

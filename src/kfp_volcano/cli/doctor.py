@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_backend import backend_options
-from kfp_volcano.cli_options import cluster_options
+from kfp_volcano.cli.backend import backend_options
+from kfp_volcano.cli.options import cluster_options
+from kfp_volcano.cli.output import output_option, print_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +27,7 @@ __all__ = ["doctor"]
 @cluster_options
 @click.option("--service-account", metavar="NAME", help="Whose permissions to look at; by default your own.")
 @click.option("--kfp-namespace", default="kubeflow", show_default=True, help="Where KFP is installed.")
+@output_option("text")
 @backend_options
 def doctor(
     *,
@@ -32,6 +35,7 @@ def doctor(
     context: str | None,
     service_account: str | None,
     kfp_namespace: str,
+    output: str,
     access: Access,
 ) -> None:
     """Say what is installed, what is missing and how to get it.
@@ -44,13 +48,21 @@ def doctor(
              kfp-volcano doctor --kubeconfig ~/.kube/config --host http://localhost:8888
     """
     complete, works = True, True
+    told: list[Finding] = []
     for finding in _findings(kubeconfig, context, service_account, kfp_namespace, access):
         complete, works = complete and finding.ok, works and (finding.ok or not finding.required)
+        told.append(finding)
+        if output != "text":
+            continue
         mark = "ok     " if finding.ok else "missing" if finding.required else "-      "
         remedy = "" if finding.ok else f"  ->  {finding.remedy}"
         click.echo(f"{mark}  {finding.what:<14} {finding.found}{remedy}")
+    if output != "text":
+        print_data([asdict(finding) for finding in told], output)
     if not works:
         sys.exit(2)
+    if output != "text":
+        return
     if kubeconfig or context or access.host:
         click.echo("all is there" if complete else "all that a run needs is there")
 

@@ -3,23 +3,25 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_backend import pairs
-from kfp_volcano.cli_keepers import keeper_options
-from kfp_volcano.cli_tables import print_table
-from kfp_volcano.errors import SpecError
+from kfp_volcano.cli.backend import pairs
+from kfp_volcano.cli.keepers import keeper_options
+from kfp_volcano.cli.options import confirm, dry_option, yes_option
+from kfp_volcano.cli.output import output_option, print_data
+from kfp_volcano.cli.tables import print_table
+from kfp_volcano.cli.verbosity import say
+from kfp_volcano.errors import NotFoundError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kfp_volcano.cli_keepers import Keepers
-    from kfp_volcano.schemas.schedule import Change, Scheduled, When
+    from kfp_volcano.cli.keepers import Keepers
+    from kfp_volcano.schemas.schedule import Change, Scheduled, Schedules, When
 
 __all__ = ["schedule"]
 
@@ -74,6 +76,7 @@ pipeline_option = click.option("--pipeline", "which", metavar="NAME", help="Whic
 @account_option
 @pipeline_option
 @backend_zone_option
+@dry_option
 @keeper_options
 def create(
     name: str,
@@ -89,6 +92,7 @@ def create(
     service_account: str,
     which: str | None,
     backend_time_zone: str,
+    dry_run: bool,
     keepers: Keepers,
 ) -> None:
     """Have a schedule of this name that runs this pipeline, exactly as said here.
@@ -118,7 +122,10 @@ def create(
         enabled=not paused,
         catch_up=catch_up,
     )
-    _said(name, keeper.put(wanted))
+    if dry_run:
+        _would(keeper, name, f"be replaced: {wanted.when}", otherwise=f"be created: {wanted.when}")
+    else:
+        _said(name, keeper.put(wanted))
 
 
 @schedule.command()
@@ -132,6 +139,7 @@ def create(
 @account_option
 @pipeline_option
 @backend_zone_option
+@dry_option
 @keeper_options
 def update(
     name: str,
@@ -145,6 +153,7 @@ def update(
     service_account: str,
     which: str | None,
     backend_time_zone: str,
+    dry_run: bool,
     keepers: Keepers,
 ) -> None:
     """Change some of a schedule; what is not named stays as it is.
@@ -166,36 +175,70 @@ def update(
         parameters=params or None,
         catch_up=catch_up,
     )
-    _said(name, keeper.change(name, changes))
+    if dry_run:
+        given = [each.name for each in fields(changes) if getattr(changes, each.name) is not None]
+        _would(keeper, name, f"have another {', '.join(given)}" if given else "stay as it is")
+    else:
+        _said(name, keeper.change(name, changes))
 
 
 @schedule.command()
 @name_argument
+@dry_option
 @keeper_options
-def pause(name: str, *, keepers: Keepers) -> None:
-    """Start no more runs of a schedule; one that runs is left alone."""
-    _said(name, keepers.keeper().pause(name))
+def pause(name: str, *, dry_run: bool, keepers: Keepers) -> None:
+    """Start no more runs of a schedule; one that runs is left alone.
+
+    \b
+    Example: kfp-volcano schedule pause nightly
+    """
+    keeper = keepers.keeper()
+    if dry_run:
+        _would(keeper, name, "be paused")
+    else:
+        _said(name, keeper.pause(name))
 
 
 @schedule.command()
 @name_argument
 @backend_zone_option
+@dry_option
 @keeper_options
-def resume(name: str, *, backend_time_zone: str, keepers: Keepers) -> None:
-    """Start runs of a schedule again, when they are due."""
-    _said(name, keepers.keeper(backend_zone=backend_time_zone).resume(name))
+def resume(name: str, *, backend_time_zone: str, dry_run: bool, keepers: Keepers) -> None:
+    """Start runs of a schedule again, when they are due.
+
+    \b
+    Example: kfp-volcano schedule resume nightly
+    """
+    keeper = keepers.keeper(backend_zone=backend_time_zone)
+    if dry_run:
+        _would(keeper, name, "be resumed")
+    else:
+        _said(name, keeper.resume(name))
 
 
 @schedule.command()
 @name_argument
+@yes_option
+@dry_option
 @keeper_options
-def delete(name: str, *, keepers: Keepers) -> None:
-    """Have no such schedule; a run of it that runs is left alone."""
-    _said(name, keepers.keeper().delete(name))
+def delete(name: str, *, yes: bool, dry_run: bool, keepers: Keepers) -> None:
+    """Have no such schedule; a run of it that runs is left alone.
+
+    \b
+    Example: kfp-volcano schedule delete nightly --yes
+    """
+    keeper = keepers.keeper()
+    if dry_run:
+        _would(keeper, name, "be deleted")
+        return
+    if not yes:
+        confirm(f"delete the schedule {name}")
+    _said(name, keeper.delete(name))
 
 
 @schedule.command("list")
-@click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", show_default=True)
+@output_option("table")
 @keeper_options
 def list_(*, output: str, keepers: Keepers) -> None:
     """List the schedules that kfp-volcano has made.
@@ -204,13 +247,12 @@ def list_(*, output: str, keepers: Keepers) -> None:
     Example: kfp-volcano schedule list -o json
     """
     found = keepers.keeper().scheduled()
-    if output == "json":
-        plain = [{**asdict(each), "parameters": dict(each.parameters)} for each in found]
-        click.echo(json.dumps(plain, indent=2, default=lambda moment: moment.isoformat()))
+    if output != "table":
+        print_data([{**asdict(each), "parameters": dict(each.parameters)} for each in found], output)
     elif found:
         _show(found)
     else:
-        click.echo("no schedules", err=True)
+        say("no schedules")
 
 
 def _when(cron: str | None, every: str | None, time_zone: str | None) -> When | None:
@@ -240,6 +282,14 @@ def _when(cron: str | None, every: str | None, time_zone: str | None) -> When | 
 
 def _said(name: str, change: Change) -> None:
     click.echo(f"schedule {name}: {change.value}")
+
+
+def _would(keeper: Schedules, name: str, what: str, *, otherwise: str = "") -> None:
+    """Say what a dry run would do to a schedule. Raises NotFoundError where that needs one."""
+    there = name in {each.name for each in keeper.scheduled()}
+    if not there and not otherwise:
+        raise NotFoundError(f"there is no schedule {name}: kfp-volcano schedule list")
+    click.echo(f"schedule {name}: would {what if there else otherwise}")
 
 
 def _show(found: Sequence[Scheduled]) -> None:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, reach
+from kfp_volcano.cli.options import cluster_options, reach
+from kfp_volcano.cli.output import output_option, print_data
 
 if TYPE_CHECKING:
     from kfp_volcano.volcano.launcher.trace import Entry
@@ -25,7 +25,7 @@ __all__ = ["trace"]
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A run's output folder, a report's, or a Job's own on its volume, instead of the cluster.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="text by default.")
+@output_option("text")
 @cluster_options
 def trace(job: str, *, folder: Path | None, output: str, kubeconfig: Path | None, context: str | None) -> None:
     """Tell the story of a Job: who changed what, when, why, and what training did after it.
@@ -47,8 +47,8 @@ def trace(job: str, *, folder: Path | None, output: str, kubeconfig: Path | None
         name, entries = trace_recorded(Path(job))
     else:
         name, entries = _on_cluster(job, kubeconfig, context)
-    if output == "json":
-        click.echo(json.dumps({"job": name, "trace": as_json(entries)}, indent=2, ensure_ascii=False))
+    if output != "text":
+        print_data({"job": name, "trace": as_json(entries)}, output)
         return
     for line in told(name, entries):
         click.echo(line)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import SpecError
 from kfp_volcano.reading import read_text
 
@@ -40,18 +41,18 @@ def convert(files: tuple[Path, ...], output: Path | None, queue: str) -> int:
     names = Names()
     for result in convert_files({file: text for file, text in texts.items() if text is not None}, queue=queue):
         if isinstance(result, PassedOver):
-            click.echo(f"passed over: {result}", err=True)
+            say(f"passed over: {result}")
         elif not isinstance(result, Converted):
             refused = True
-            click.echo(f"refused: {result}", err=True)
+            say(f"refused: {result}")
         elif output is None:
             click.echo(f"---\n{spec_text(result)}", nl=False)
-            click.echo(report(result), err=True)
+            say(report(result))
         else:
             name = names.free(result.name)
             _write(output / f"{name}.yaml", spec_text(result, f"{name}.report.md"))
             _write(output / f"{name}.report.md", report(result, page=True))
-            click.echo(f"{output / name}.yaml: {result.kind} of {result.source}", err=True)
+            say(f"{output / name}.yaml: {result.kind} of {result.source}")
     return REFUSED if refused else 0
 
 
@@ -60,7 +61,7 @@ def _read(file: Path) -> str | None:
     try:
         return read_text(file)
     except SpecError as error:
-        click.echo(f"refused: {error}", err=True)
+        say(f"refused: {error}")
         return None
 
 

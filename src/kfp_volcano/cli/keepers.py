@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from kfp_volcano.cli_backend import backend_options
-from kfp_volcano.cli_options import cluster_options
+from kfp_volcano.cli.backend import backend_options
+from kfp_volcano.cli.options import cluster_options
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.reading import read_document
 
 if TYPE_CHECKING:
@@ -98,4 +99,4 @@ class Keepers:
         from kfp_volcano.pipelines.backend.recurring import RecurringRuns  # noqa: PLC0415
         from kfp_volcano.pipelines.client import Client  # noqa: PLC0415
 
-        return RecurringRuns(Client.of(self.access).connection, tell=lambda line: click.echo(line, err=True), **options)
+        return RecurringRuns(Client.of(self.access).connection, tell=say, **options)

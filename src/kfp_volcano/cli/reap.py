@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import asdict
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, reach
+from kfp_volcano.cli.options import cluster_options, confirm, reach, yes_option
+from kfp_volcano.cli.output import output_option, print_data
 from kfp_volcano.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -26,13 +26,15 @@ __all__ = ["reap"]
 @click.option("--namespace", metavar="NAME", help="Whose Jobs.")
 @click.option("--all-namespaces", is_flag=True, help="Everybody's Jobs.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@yes_option
+@output_option("text")
 @cluster_options
 def reap(
     *,
     namespace: str | None,
     all_namespaces: bool,
     dry_run: bool,
+    yes: bool,
     output: str,
     kubeconfig: Path | None,
     context: str | None,
@@ -49,6 +51,8 @@ def reap(
 
     if all_namespaces == (namespace is not None) or namespace == "":  # an unset variable of a script is not everybody
         raise click.UsageError("say one of --namespace NAME and --all-namespaces")
+    if not dry_run and not yes:
+        confirm(f"remove what is left of runs that are over, {f'in {namespace}' if namespace else 'everywhere'}")
     told: list[Decision] = []
 
     def tell(decision: Decision) -> None:
@@ -59,7 +63,7 @@ def reap(
     try:
         look_through(reach(kubeconfig, context), namespace or "", clock=time.time, dry_run=dry_run, tell=tell)
     finally:
-        if output == "json":
-            click.echo(json.dumps([asdict(decision) for decision in told], indent=2))
+        if output != "text":
+            print_data([asdict(decision) for decision in told], output)
     if any(decision.what == "failed" for decision in told):
         sys.exit(ClusterError.exit_code)

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, reach
+from kfp_volcano.cli.options import cluster_options, confirm, reach, yes_option
+from kfp_volcano.cli.output import output_option, print_data
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.reading import read_document
 
 if TYPE_CHECKING:
     from kfp_volcano.schemas.queue_tree import QueueTree
     from kfp_volcano.volcano.cluster.base import Cluster
-    from kfp_volcano.volcano.manifests.queue_steps import Plan
+    from kfp_volcano.volcano.manifests.queue_steps import Plan, Step
 
 __all__ = ["queues"]
 
@@ -37,20 +39,25 @@ tree_argument = click.argument("tree", type=click.Path(path_type=Path))
 
 @queues.command()
 @tree_argument
+@output_option("text")
 @cluster_options
-def plan(tree: Path, *, kubeconfig: Path | None, context: str | None) -> None:
+def plan(tree: Path, *, output: str, kubeconfig: Path | None, context: str | None) -> None:
     """Print the steps that `apply` would take, each with its reason.
 
     \b
     Example: kfp-volcano queues plan tree.yaml
     """
-    _show(_plan(_read(tree), reach(kubeconfig, context)))
+    found = _plan(_read(tree), reach(kubeconfig, context))
+    if output != "text":
+        print_data([_step(each) for each in found.steps], output)
+    else:
+        _show(found)
 
 
 @queues.command()
 @tree_argument
 @click.option("--dry-run", is_flag=True, help="Print the steps and take none.")
-@click.option("--yes", is_flag=True, help="Delete without asking.")
+@yes_option
 @cluster_options
 def apply(tree: Path, *, dry_run: bool, yes: bool, kubeconfig: Path | None, context: str | None) -> None:
     """Bring the tree about, step by step; stops at the first step that is refused.
@@ -79,7 +86,7 @@ def apply(tree: Path, *, dry_run: bool, yes: bool, kubeconfig: Path | None, cont
             err=True,
         )
         sys.exit(applied.error.exit_code)
-    click.echo(f"{len(applied.done)} steps done", err=True)
+    say(f"{len(applied.done)} steps done")
 
 
 @queues.command()
@@ -142,6 +149,11 @@ def _plan(tree: QueueTree, cluster: Cluster) -> Plan:
     return plan_of(tree, read(cluster))
 
 
+def _step(step: Step) -> dict[str, Any]:
+    told = {"action": step.action, "kind": step.kind, "name": step.name, "namespace": step.namespace}
+    return {**told, "reason": step.reason, "changes": [str(change) for change in step.changes]}
+
+
 def _show(found: Plan) -> None:
     for number, step in enumerate(found.steps, start=1):
         click.echo(f"{number:>3}. {step}")
@@ -155,19 +167,11 @@ def _show(found: Plan) -> None:
 
 def _note(found: Plan) -> None:
     for sentence in found.kept:
-        click.echo(f"note: {sentence}", err=True)
+        say(f"note: {sentence}")
 
 
 def _confirm(found: Plan, *, yes: bool) -> None:
     """Ask before what cannot be undone; where nobody can be asked, `--yes` has to say so."""
     names = ", ".join(f"{step.kind} {step.name}" for step in found.deletions)
-    if not names or yes:
-        return
-    if not _terminal():
-        raise click.UsageError(f"this would delete {names}: say --yes, or look at it with --dry-run")
-    click.confirm(f"This deletes {names}. Go on?", abort=True)
-
-
-def _terminal() -> bool:
-    """Whether somebody can be asked."""
-    return sys.stdin.isatty()
+    if names and not yes:
+        confirm(f"delete {names}")

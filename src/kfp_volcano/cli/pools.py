@@ -6,11 +6,13 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, reach
+from kfp_volcano.cli.options import cluster_options, reach
+from kfp_volcano.cli.output import output_option, print_data
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import UnavailableError
 from kfp_volcano.reading import read_document
 
@@ -48,22 +50,20 @@ def plan(file: Path, *, kubeconfig: Path | None, context: str | None) -> None:
     \b
     Example: kfp-volcano pools plan pools.yaml
     """
-    found = _look(_read(file), reach(kubeconfig, context))
-    for number, move in enumerate(found.moves, start=1):
-        click.echo(f"{number:>3}. {move}")
-    if not found.moves:
-        click.echo("nothing to move")
-    _note(found)
+    _show(_look(_read(file), reach(kubeconfig, context)))
 
 
 @pools.command()
 @file_argument
+@click.option("--dry-run", is_flag=True, help="Print the moves and make none.")
 @click.option("--watch", is_flag=True, help="Look again whenever pods have changed, until interrupted.")
 @click.option(
     "--every", type=click.FloatRange(min=1), default=60.0, show_default=True, help="With --watch: seconds, at most."
 )
 @cluster_options
-def apply(file: Path, *, watch: bool, every: float, kubeconfig: Path | None, context: str | None) -> None:
+def apply(
+    file: Path, *, dry_run: bool, watch: bool, every: float, kubeconfig: Path | None, context: str | None
+) -> None:
     """Move nodes to the pools that want them, by their label `kfp-volcano/gpu-pool`.
 
     No node moves on which a pod shares GPUs.
@@ -73,6 +73,9 @@ def apply(file: Path, *, watch: bool, every: float, kubeconfig: Path | None, con
     """
     wanted = _read(file)
     cluster = reach(kubeconfig, context)
+    if dry_run:
+        _show(_look(wanted, cluster))
+        return
     while watch:
         _round(cluster, wanted, every)
     code = _apply(cluster, wanted)
@@ -81,14 +84,18 @@ def apply(file: Path, *, watch: bool, every: float, kubeconfig: Path | None, con
 
 @pools.command()
 @file_argument
+@output_option("table")
 @cluster_options
-def status(file: Path, *, kubeconfig: Path | None, context: str | None) -> None:
+def status(file: Path, *, output: str, kubeconfig: Path | None, context: str | None) -> None:
     """Print how each pool stands: GPUs between its bounds, use, and pods that find no room.
 
     \b
     Example: kfp-volcano pools status pools.yaml
     """
     found = _look(_read(file), reach(kubeconfig, context))
+    if output != "table":
+        print_data({"pools": list(map(_standing, found.standings)), "spare": [n.name for n in found.spare]}, output)
+        return
     rows = [("POOL", "GPUS", "BOUNDS", "USE", "WAITING", "NODES"), *map(_row, found.standings)]
     if found.spare:
         rows.append(
@@ -98,9 +105,22 @@ def status(file: Path, *, kubeconfig: Path | None, context: str | None) -> None:
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     if found.moves:
-        click.echo(f"note: nodes that would move: {len(found.moves)}; see pools plan", err=True)
+        say(f"note: nodes that would move: {len(found.moves)}; see pools plan")
     else:
         _note(found)
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    pool = standing.pool
+    return {
+        "pool": pool.name,
+        "gpus": standing.gpus,
+        "min": pool.min,
+        "max": pool.max,
+        "use": standing.use,
+        "waiting": len(standing.unserved),
+        "nodes": [node.name for node in standing.nodes],
+    }
 
 
 def _row(standing: Standing) -> tuple[str, ...]:
@@ -137,7 +157,7 @@ def _apply(cluster: Cluster, wanted: GPUPools) -> int:
     for move, error in applied.kept:
         click.echo(f"error: {move.node} stays in {move.before or 'no pool'}: {error}", err=True)
     _note(found)
-    click.echo(f"nodes moved: {len(applied.done)}", err=True)
+    say(f"nodes moved: {len(applied.done)}")
     return applied.kept[0][1].exit_code if applied.kept else 0
 
 
@@ -153,7 +173,15 @@ def _read(path: Path) -> GPUPools:
     return gpu_pools(read_document(path), source=str(path))
 
 
+def _show(found: PoolPlan) -> None:
+    for number, move in enumerate(found.moves, start=1):
+        click.echo(f"{number:>3}. {move}")
+    if not found.moves:
+        click.echo("nothing to move")
+    _note(found)
+
+
 def _note(found: PoolPlan) -> None:
     when = "after that, " if found.moves else ""
     for sentence in found.unmet:
-        click.echo(f"note: {when}{sentence}", err=True)
+        say(f"note: {when}{sentence}")

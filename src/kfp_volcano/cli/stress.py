@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfp_volcano.cli_tables import print_table
+from kfp_volcano.cli.tables import print_table
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import Problem, SpecError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def stress(
             each.policy,
             promises,
             seed=seed,
-            told=lambda text, name=each.name: click.echo(f"{name}: {text}", err=True),  # type: ignore[misc] # the name of this turn
+            told=lambda text, name=each.name: say(f"{name}: {text}"),  # type: ignore[misc] # the name of this turn
         )
     if as_json:
         told = {name: _wire(stressed) for name, stressed in found.items()}
@@ -119,4 +120,4 @@ def _write(out: Path, found: dict[str, Stressed]) -> None:
             path.write_text(heads + yaml.safe_dump(stressed.document, sort_keys=False), encoding="utf-8")
         except OSError as error:
             raise SpecError(f"cannot be written: {error.strerror or error}", source=str(path)) from error
-        click.echo(f"{path}: written", err=True)
+        say(f"{path}: written")

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, reach, whoever, why_option
+from kfp_volcano.cli.options import (
+    cluster_options,
+    dry_option,
+    job_argument,
+    reach,
+    reference,
+    whoever,
+    why_option,
+)
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import ConflictError, SpecError
 from kfp_volcano.schemas.nouns import counted
 
@@ -20,9 +29,8 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.cluster.base import Cluster
     from kfp_volcano.volcano.launcher.reference import JobRef
 
-__all__ = ["ask_and_see_through", "hold", "job_argument", "reference", "release", "resize"]
+__all__ = ["ask_and_see_through", "hold", "release", "resize"]
 
-job_argument = click.argument("job", metavar="[NAMESPACE/]JOB")
 detach_option = click.option("--detach", is_flag=True, help="Ask, and leave it to the run or the autoscaler.")
 
 
@@ -32,6 +40,7 @@ detach_option = click.option("--detach", is_flag=True, help="Ask, and leave it t
 @click.option("--for", "lasting", metavar="DURATION", help="Keep the autoscaler from changing it so long: 30m, 2h.")
 @why_option
 @detach_option
+@dry_option
 @cluster_options
 def resize(
     job: str,
@@ -40,6 +49,7 @@ def resize(
     lasting: str | None,
     why: str,
     detach: bool,
+    dry_run: bool,
     kubeconfig: Path | None,
     context: str | None,
 ) -> None:
@@ -52,11 +62,11 @@ def resize(
     Example: kfp-volcano resize vision/resnet-1a2b3c4d --workers 6 --for 2h --why "the demo"
     """
     seconds = None if lasting is None else _seconds(lasting)
-    cluster, ref = reach(kubeconfig, context), reference(job)
+    cluster, ref = reach(kubeconfig, context, dry_run=dry_run), reference(job)
     if lasting is not None and seconds is not None:
         _hold(cluster, ref, seconds, size=workers, why=why)
-        click.echo(f"{ref}: {counted(workers, 'worker')} for {lasting}, whatever the autoscaler would do", err=True)
-    ask_and_see_through(cluster, ref, workers, why=why, detach=detach, held=lasting is not None)
+        say(f"{ref}: {counted(workers, 'worker')} for {lasting}, whatever the autoscaler would do")
+    ask_and_see_through(cluster, ref, workers, why=why, detach=detach or dry_run, held=lasting is not None)
 
 
 @click.command()
@@ -64,24 +74,36 @@ def resize(
 @click.option("--for", "lasting", default="1h", show_default=True, metavar="DURATION", help="E.g. 90s, 30m, 2h.")
 @click.option("--at", "size", type=click.IntRange(min=1), help="Have it brought to this many workers first.")
 @why_option
+@dry_option
 @cluster_options
-def hold(job: str, *, lasting: str, size: int | None, why: str, kubeconfig: Path | None, context: str | None) -> None:
+def hold(
+    job: str,
+    *,
+    lasting: str,
+    size: int | None,
+    why: str,
+    dry_run: bool,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> None:
     """Keep the autoscaler from resizing a Job for a time.
 
     \b
     Example: kfp-volcano hold vision/resnet-1a2b3c4d --for 2h --why "measuring"
     """
     seconds, ref = _seconds(lasting), reference(job)
-    _hold(reach(kubeconfig, context), ref, seconds, size=size, why=why)
-    click.echo(
-        f"{ref}: no automatic resize for {lasting}" + (f", after one to {counted(size, 'worker')}" if size else "")
-    )
+    _hold(reach(kubeconfig, context, dry_run=dry_run), ref, seconds, size=size, why=why)
+    if not dry_run:
+        click.echo(
+            f"{ref}: no automatic resize for {lasting}" + (f", after one to {counted(size, 'worker')}" if size else "")
+        )
 
 
 @click.command()
 @job_argument
+@dry_option
 @cluster_options
-def release(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
+def release(job: str, *, dry_run: bool, kubeconfig: Path | None, context: str | None) -> None:
     """End a hold: the autoscaler may resize the Job again.
 
     \b
@@ -90,15 +112,9 @@ def release(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
     from kfp_volcano.volcano.launcher.jobs import let_go  # noqa: PLC0415
 
     ref = reference(job)
-    held = let_go(reach(kubeconfig, context), ref, by=whoever(), now=time.time())
-    click.echo(f"{ref}: {'the autoscaler may resize it again' if held else 'was not held'}")
-
-
-def reference(job: str) -> JobRef:
-    """The Job that is meant, in `default` where no namespace is said."""
-    from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
-
-    return JobRef.parse(job if "/" in job else f"default/{job}")
+    held = let_go(reach(kubeconfig, context, dry_run=dry_run), ref, by=whoever(), now=time.time())
+    if not dry_run:
+        click.echo(f"{ref}: {'the autoscaler may resize it again' if held else 'was not held'}")
 
 
 def ask_and_see_through(
@@ -115,15 +131,13 @@ def ask_and_see_through(
     holder, request = f"jobs-resize:{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
     try:
         if not ask_for(cluster, ref, workers, by=whoever(), why=why, request_id=request, now=time.time()):
-            click.echo(f"{ref} has {counted(workers, 'worker')} already", err=True)
+            say(f"{ref} has {counted(workers, 'worker')} already")
             return
-        click.echo(f"{ref}: asked for {counted(workers, 'worker')}", err=True)
+        say(f"{ref}: asked for {counted(workers, 'worker')}")
     except ConflictError:
         if not held:
             raise
-        click.echo(
-            f"{ref} is being resized: after that the autoscaler sees to its {counted(workers, 'worker')}", err=True
-        )
+        say(f"{ref} is being resized: after that the autoscaler sees to its {counted(workers, 'worker')}")
     if detach:
         return
     outcome = execute(cluster, ref.namespace, ref.name, holder=holder)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 import uuid
@@ -14,9 +13,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_hand import ask_and_see_through, hold, job_argument, reference, release
-from kfp_volcano.cli_options import cluster_options, pools_option, profiles_option, reach, why_option
-from kfp_volcano.cli_tables import age, print_table
+from kfp_volcano.cli.hand import ask_and_see_through, hold, release
+from kfp_volcano.cli.options import (
+    cluster_options,
+    confirm,
+    dry_option,
+    job_argument,
+    pools_option,
+    profiles_option,
+    reach,
+    reference,
+    why_option,
+    yes_option,
+)
+from kfp_volcano.cli.output import output_option, print_data
+from kfp_volcano.cli.tables import age, print_table
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.reading import read_document
 
 if TYPE_CHECKING:
@@ -48,6 +60,7 @@ def jobs() -> None:
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--run-id", metavar="ID", help="Names the Job; the same again adopts it. By default a new one.")
 @click.option("--detach", is_flag=True, help="Create the Job and leave it: the autoscaler resizes it.")
+@dry_option
 @profiles_option
 @pools_option
 @cluster_options
@@ -56,6 +69,7 @@ def submit(
     *,
     run_id: str | None,
     detach: bool,
+    dry_run: bool,
     profiles: Path | None,
     pools_file: Path | None,
     kubeconfig: Path | None,
@@ -76,15 +90,19 @@ def submit(
     from kfp_volcano.volcano.launcher.submit import submit as create  # noqa: PLC0415
 
     job = training_job(read_document(spec), source=str(spec), profiles=resource_profiles(profiles))
-    cluster = reach(kubeconfig, context)
+    cluster = reach(kubeconfig, context, dry_run=dry_run)
     run = run_id or uuid.uuid4().hex[:8]
     ready = in_its_pool(job, pools_file)
 
     def start() -> Manifest:
         created = create(cluster, ready, run_id=run, step="jobs submit", now=time.time())
-        click.echo(f"Job {JobRef.of(created)} is in queue {job.queue} (run {run})", err=True)
+        if not dry_run:
+            say(f"Job {JobRef.of(created)} is in queue {job.queue} (run {run})")
         return created
 
+    if dry_run:
+        start()
+        return
     if detach:
         ref = JobRef.of(start())
         leave(cluster, ref, holder=f"jobs-submit:{run}", clock=time.time)
@@ -114,7 +132,7 @@ def follow(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
 @jobs.command("list")
 @click.option("-n", "--namespace", default="default", show_default=True)
 @click.option("-A", "--all-namespaces", is_flag=True)
-@click.option("-o", "--output", type=click.Choice(("table", "json")), default="table", show_default=True)
+@output_option("table")
 @cluster_options
 def list_(namespace: str, *, all_namespaces: bool, output: str, kubeconfig: Path | None, context: str | None) -> None:
     """List the trainings: how they stand, how large they are, and why they wait.
@@ -126,12 +144,12 @@ def list_(namespace: str, *, all_namespaces: bool, output: str, kubeconfig: Path
 
     cluster, where, now = reach(kubeconfig, context), "" if all_namespaces else namespace, time.time()
     lines = job_lines(cluster, where, now)
-    if output == "json":
-        click.echo(json.dumps([asdict(line) for line in lines], indent=2))
+    if output != "table":
+        print_data([asdict(line) for line in lines], output)
     elif lines:
         _show(lines, now)
     else:
-        click.echo(f"no trainings in {'any namespace' if all_namespaces else f'namespace {namespace}'}", err=True)
+        say(f"no trainings in {'any namespace' if all_namespaces else f'namespace {namespace}'}")
 
 
 @jobs.command()
@@ -139,8 +157,18 @@ def list_(namespace: str, *, all_namespaces: bool, output: str, kubeconfig: Path
 @click.argument("workers", type=click.IntRange(min=1))
 @why_option
 @click.option("--detach", is_flag=True, help="Ask, and leave it to the run or the autoscaler.")
+@dry_option
 @cluster_options
-def resize(job: str, workers: int, *, why: str, detach: bool, kubeconfig: Path | None, context: str | None) -> None:
+def resize(
+    job: str,
+    workers: int,
+    *,
+    why: str,
+    detach: bool,
+    dry_run: bool,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> None:
     """Ask for another number of workers, and see the resize through.
 
     The run that follows the Job executes it; where nobody follows it, this command does. The autoscaler may change the
@@ -149,7 +177,8 @@ def resize(job: str, workers: int, *, why: str, detach: bool, kubeconfig: Path |
     \b
     Example: kfp-volcano jobs resize vision/resnet-1a2b3c4d 6 --why "the demo is over"
     """
-    ask_and_see_through(reach(kubeconfig, context), reference(job), workers, why=why, detach=detach)
+    cluster = reach(kubeconfig, context, dry_run=dry_run)
+    ask_and_see_through(cluster, reference(job), workers, why=why, detach=detach or dry_run)
 
 
 jobs.add_command(hold)
@@ -158,8 +187,10 @@ jobs.add_command(release)
 
 @jobs.command()
 @job_argument
+@yes_option
+@dry_option
 @cluster_options
-def cancel(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
+def cancel(job: str, *, yes: bool, dry_run: bool, kubeconfig: Path | None, context: str | None) -> None:
     """Delete a Job, and with it all that belongs to it; waits until its pods are gone.
 
     A run of a pipeline that follows the Job fails then.
@@ -167,8 +198,14 @@ def cancel(job: str, *, kubeconfig: Path | None, context: str | None) -> None:
     \b
     Example: kfp-volcano jobs cancel vision/resnet-1a2b3c4d
     """
-    cluster, ref = reach(kubeconfig, context), reference(job)
-    _cancel(cluster, ref.read(cluster))
+    cluster, ref = reach(kubeconfig, context, dry_run=dry_run), reference(job)
+    found = ref.read(cluster)
+    if dry_run:
+        cluster.delete("Job", ref.name, ref.namespace)
+        return
+    if not yes:
+        confirm(f"delete Job {ref}, and end its training")
+    _cancel(cluster, found)
 
 
 def _follow(cluster: Cluster, ref: JobRef, *, holder: str | None) -> None:
@@ -176,7 +213,7 @@ def _follow(cluster: Cluster, ref: JobRef, *, holder: str | None) -> None:
     from kfp_volcano.volcano.launcher.follow import follow as follow_job  # noqa: PLC0415
 
     follow_job(cluster, ref, holder=holder, heir="", last=True, clock=time.time, say=click.echo)
-    click.echo(f"Job {ref} has succeeded", err=True)
+    say(f"Job {ref} has succeeded")
 
 
 @contextmanager
@@ -199,7 +236,7 @@ def _cancelling(cluster: Cluster, create: Callable[[], Manifest]) -> Iterator[Ma
         yield job
     except KeyboardInterrupt:
         if job is None:
-            click.echo("the Job may be there all the same: kfp-volcano jobs list", err=True)
+            say("the Job may be there all the same: kfp-volcano jobs list")
         else:
             _cancel(cluster, job)
         raise
@@ -213,7 +250,7 @@ def _cancel(cluster: Cluster, job: Manifest) -> None:
     from kfp_volcano.volcano.launcher.reference import JobRef  # noqa: PLC0415
 
     gone = delete(cluster, job)
-    click.echo(f"Job {JobRef.of(job)} is deleted{'' if gone else '; its pods are still ending'}", err=True)
+    say(f"Job {JobRef.of(job)} is deleted{'' if gone else '; its pods are still ending'}")
 
 
 def _show(lines: list[JobLine], now: float) -> None:

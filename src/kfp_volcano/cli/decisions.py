@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from contextlib import suppress
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, reach
+from kfp_volcano.cli.options import cluster_options, reach
+from kfp_volcano.cli.output import output_option, print_data
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import Problem, SpecError, UnavailableError
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ decisions_option = click.option(
 @click.command()
 @click.argument("job", metavar="[NAMESPACE/]JOB")
 @decisions_option
+@output_option("text")
 @cluster_options
-def explain(job: str, *, folder: Path | None, kubeconfig: Path | None, context: str | None) -> None:
+def explain(job: str, *, folder: Path | None, output: str, kubeconfig: Path | None, context: str | None) -> None:
     """Tell why a Job has the size it has: each change, by whom, for which reason, at what cost, and what holds it now.
 
     From the decision log of --decisions, else of the last run in this folder that tells of it; else, and with
@@ -54,7 +56,11 @@ def explain(job: str, *, folder: Path | None, kubeconfig: Path | None, context: 
 
     named = kubeconfig is not None or context is not None
     why = None if folder is None and named else _recorded(job, folder)
-    for line in told(why or _on_cluster(job, kubeconfig, context)):
+    why = why or _on_cluster(job, kubeconfig, context)
+    if output != "text":
+        print_data(asdict(why), output)
+        return
+    for line in told(why):
         click.echo(line)
 
 
@@ -76,7 +82,7 @@ def replay(log: Path) -> None:
     differences = [each for one in found for each in one.differences]
     others = sorted({version for one in found for version in one.versions} - {__version__, ""})
     if others:
-        click.echo(f"note: written by version {', '.join(others)}, decided again by {__version__}", err=True)
+        say(f"note: written by version {', '.join(others)}, decided again by {__version__}")
     count = sum(one.decisions for one in found)
     turns = sum(one.turns for one in found)
     if not differences:
@@ -99,7 +105,7 @@ def replay(log: Path) -> None:
     required=True,
     help="An autoscaler's folder of decision logs, or any folder above.",
 )
-@click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
+@output_option("text")
 def ab_report(folder: Path, output: str) -> None:
     """Compare the arms of experiments: completion time, GPU hours, resizes and final loss of Jobs that have ended.
 
@@ -117,8 +123,8 @@ def ab_report(folder: Path, output: str) -> None:
     with legible():
         ends = [end for line in lines if line["kind"] == "ended" and (end := ended_of(line)) is not None]
         found = comparisons(ends, arms_of(line["document"] for line in lines if line["kind"] == "policy"))
-    if output == "json":
-        click.echo(json.dumps([asdict(each) for each in found], indent=2))
+    if output != "text":
+        print_data([asdict(each) for each in found], output)
         return
     if not found:
         raise SpecError("no Job of an experiment has ended yet: a Policy with arms makes one", source=str(folder))

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfp_volcano.cli_backend import backend_options, pairs
+from kfp_volcano.cli.backend import backend_options, pairs
+from kfp_volcano.cli.options import dry_option
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import ClusterError, UnavailableError
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ ENDING_S = 90.0
 @click.option("--pipeline-root", metavar="URI", help="Where outputs are stored; by default where the backend does.")
 @click.option("--no-follow", "--detach", "detach", is_flag=True, help="Start the run and leave it.")
 @click.option("--keep", is_flag=True, help="On Ctrl-C stop following, but let the run go on.")
+@dry_option
 @click.option("--pipeline", "name", metavar="NAME", help="Which pipeline, where the file has several.")
 @backend_options
 def submit(
@@ -52,6 +55,7 @@ def submit(
     pipeline_root: str | None,
     detach: bool,
     keep: bool,
+    dry_run: bool,
     name: str | None,
     access: Access,
 ) -> None:
@@ -73,7 +77,12 @@ def submit(
     from kfp_volcano.volcano.cluster.kubernetes.api import Patience  # noqa: PLC0415
 
     ir = compiled(pipeline, name=name)
-    ir.arguments(params)
+    arguments = ir.arguments(params)
+    if dry_run:
+        click.echo(f"would run pipeline {ir.name} at {access.host or 'the backend of the environment'}")
+        for key, value in arguments.items():
+            click.echo(f"  {key} = {value}")
+        return
     with _stopping() as stop:
         client = Client.of(access, Patience(total_s=60.0, first_s=0.5, sleep=stop.pause))
         try:
@@ -87,7 +96,7 @@ def submit(
                 pipeline_root=pipeline_root,
             )
         except KeyboardInterrupt:
-            click.echo("interrupted before the backend said that there is a run: look there", err=True)
+            say("interrupted before the backend said that there is a run: look there")
             sys.exit(INTERRUPTED)
         click.echo(run.url)
         if detach:
@@ -96,12 +105,12 @@ def submit(
             _follow(run)
         except KeyboardInterrupt:
             if keep:
-                click.echo(f"run {run.run_id} goes on", err=True)
+                say(f"run {run.run_id} goes on")
             else:
                 _terminate(run, stop)
             sys.exit(INTERRUPTED)
         except UnavailableError:
-            click.echo(f"run {run.run_id} goes on without being followed", err=True)
+            say(f"run {run.run_id} goes on without being followed")
             raise
     assert run.ending is not None  # noqa: S101 - it was followed to its end
     sys.exit(run.ending.exit_code)
@@ -116,14 +125,14 @@ def _follow(run: Run) -> None:
         _say("the run was terminated")
     if run.ending is Ending.FAILED:
         for line in run.last_words():
-            click.echo(f"  | {line}", err=True)
+            say(f"  | {line}")
         failed = ", ".join(run.failures()) or "no task says so"
         _say(f"failed: {failed}; all logs: {run.url}, or kubectl logs -l pipeline/runid={run.run_id} -c main")
 
 
 def _terminate(run: Run, stop: _Stop) -> None:
     """End the run and wait until it has ended; a second Ctrl-C stops the waiting."""
-    click.echo(f"terminating run {run.run_id}; Ctrl-C again stops waiting for its end", err=True)
+    say(f"terminating run {run.run_id}; Ctrl-C again stops waiting for its end")
     stop.forget()
     try:
         run.terminate()
@@ -137,11 +146,11 @@ def _terminate(run: Run, stop: _Stop) -> None:
     except KeyboardInterrupt:
         pass
     if run.ending is None:
-        click.echo(f"run {run.run_id} has not ended yet", err=True)
+        say(f"run {run.run_id} has not ended yet")
 
 
 def _say(line: str) -> None:
-    click.echo(f"{time.strftime('%H:%M:%S')} {line}", err=True)
+    say(f"{time.strftime('%H:%M:%S')} {line}")
 
 
 class _Stop:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, reach, whoever, why_option
+from kfp_volcano.cli.options import cluster_options, dry_option, job_argument, reach, whoever, why_option
+from kfp_volcano.cli.verbosity import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,11 +18,12 @@ __all__ = ["priority"]
 
 
 @click.command()
-@click.argument("job", metavar="[NAMESPACE/]JOB")
+@job_argument
 @click.argument("name", metavar="CLASS")
 @why_option
+@dry_option
 @cluster_options
-def priority(job: str, name: str, *, why: str, kubeconfig: Path | None, context: str | None) -> None:
+def priority(job: str, name: str, *, why: str, dry_run: bool, kubeconfig: Path | None, context: str | None) -> None:
     """Change the priority of a Job that lives, and say what that reaches.
 
     JOB is the Volcano Job's name, in `default` if no namespace is given. Where the autoscaler moves Jobs among classes,
@@ -34,18 +36,20 @@ def priority(job: str, name: str, *, why: str, kubeconfig: Path | None, context:
 
     namespace, _, short = job.rpartition("/")
     namespace = namespace or "default"
-    cluster = reach(kubeconfig, context)
+    cluster = reach(kubeconfig, context, dry_run=dry_run)
     change = change_priority(cluster, short, namespace, name, by=whoever(), now=time.time(), why=why)
     if not change.patch:
-        click.echo(f"{namespace}/{short}: has priority {name} already", err=True)
+        say(f"{namespace}/{short}: has priority {name} already")
         return
     click.echo(f"{namespace}/{short}: {change.before or 'no priority'} -> {name}")
     for sentence in change.reached:
         click.echo(f"  changed  {sentence}")
     for sentence in change.kept:
         click.echo(f"  stays    {sentence}")
+    if dry_run:
+        return
     match followed(cluster, short, namespace, name):
         case None:
-            click.echo("the Job has no PodGroup now; its next one will have the new priority", err=True)
+            say("the Job has no PodGroup now; its next one will have the new priority")
         case False:
-            click.echo("its PodGroup has not followed yet: does Volcano's controller run?", err=True)
+            say("its PodGroup has not followed yet: does Volcano's controller run?")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, reach
-from kfp_volcano.cli_tables import print_table
+from kfp_volcano.cli.options import cluster_options, reach
+from kfp_volcano.cli.output import output_option, print_data
+from kfp_volcano.cli.tables import print_table
 
 if TYPE_CHECKING:
     from kfp_volcano.schemas.policy import QueuePolicy
@@ -20,8 +21,9 @@ __all__ = ["policies"]
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Say which Policy this queue gets; repeat.")
+@output_option("table")
 @cluster_options
-def policies(file: Path, *, queues: tuple[str, ...], kubeconfig: Path | None, context: str | None) -> None:
+def policies(file: Path, *, queues: tuple[str, ...], output: str, kubeconfig: Path | None, context: str | None) -> None:
     """Check the Policies of a file or a folder, and print which queues get which.
 
     Of the queues named, or of those of the cluster that is named, else the patterns as they are written.
@@ -40,7 +42,10 @@ def policies(file: Path, *, queues: tuple[str, ...], kubeconfig: Path | None, co
         rows = [(queue, *_row(read.of(queue))) for queue in dict.fromkeys(queues)]
     else:
         rows = [(", ".join(each.queues), *_row(each)) for each in read.each]
-    print_table(("QUEUE", "POLICY", "DECIDES"), rows)
+    if output != "table":
+        print_data([{"queue": queue, "policy": name, "decides": decides} for queue, name, decides in rows], output)
+    else:
+        print_table(("QUEUE", "POLICY", "DECIDES"), rows)
 
 
 def _row(spec: QueuePolicy) -> tuple[str, str]:

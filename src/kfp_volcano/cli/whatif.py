@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from dataclasses import asdict, replace
@@ -12,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfp_volcano.cli_options import cluster_options, pools_option, profiles_option, reach
-from kfp_volcano.cli_tables import print_table
+from kfp_volcano.cli.options import cluster_options, pools_option, profiles_option, reach
+from kfp_volcano.cli.output import output_option, print_data
+from kfp_volcano.cli.tables import print_table
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.reading import read_document
 
@@ -58,7 +59,7 @@ _QUOTA = re.compile(r"(?P<queue>[^=]+?)(?:\.(?P<share>deserved|capability|guaran
 @click.option("--job-takes", metavar="DURATION", default="1h", show_default=True, help="How long, at its first size.")
 @click.option("--nodes", "shape", metavar="NxG[:CLASS],…", help="The nodes, for a dump that has none.")
 @click.option("--all", "every", is_flag=True, help="Show the jobs for which nothing changes, too.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option("table")
 @profiles_option
 @pools_option
 def whatif(  # one parameter an option
@@ -113,10 +114,10 @@ def whatif(  # one parameter an option
         "gpus": [before.gpus, after.gpus],
         "notes": list(dict.fromkeys((*then.scenario.notes, *after.notes))),
     }
-    if output == "json":
+    if output != "table":
         jobs = [{**asdict(each), "differs": each.differs} for each in found]
         sums = {"before": asdict(figures(before)), "after": asdict(figures(after))}
-        click.echo(json.dumps({**told, "now": now.now, "figures": sums, "jobs": jobs}, indent=2))
+        print_data({**told, "now": now.now, "figures": sums, "jobs": jobs}, output)
         return
     shown = [each for each in found if every or is_same or each.differs]
     _print_jobs(shown, forecast=is_same)
@@ -262,4 +263,4 @@ def _print_sums(before: Figures, after: Figures, told: Mapping[str, Any], jobs: 
     ):
         click.echo(f"{title:<14} {one}" if one == other else f"{title:<14} {one} → {other}")
     for note in told["notes"]:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}")

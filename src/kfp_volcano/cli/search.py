@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfp_volcano.cli_backend import pairs
-from kfp_volcano.cli_options import cluster_options, pools_option, profiles_option, reach
-from kfp_volcano.cli_tables import print_table
+from kfp_volcano.cli.backend import pairs
+from kfp_volcano.cli.options import cluster_options, pools_option, profiles_option, reach
+from kfp_volcano.cli.tables import print_table
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import Problem, SpecError
 from kfp_volcano.reading import read_document
 
@@ -257,4 +258,4 @@ def _figure(value: float | None) -> str:
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    say(line)

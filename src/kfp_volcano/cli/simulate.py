@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from kfp_volcano.cli_tables import print_table
+from kfp_volcano.cli.tables import print_table
+from kfp_volcano.cli.verbosity import console, say
 from kfp_volcano.errors import Problem, SpecError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def simulate(  # one parameter an option
              kfp-volcano simulate trace.csv --policy threshold --sweep threshold.up.idleShare=0.1..0.9/9
              kfp-volcano simulate rush-hour.yaml --policy adaptive --until-broken --promise wait=2h -o broken
     """
-    from kfp_volcano.cli_stress import read_promises, stress  # noqa: PLC0415
+    from kfp_volcano.cli.stress import read_promises, stress  # noqa: PLC0415
     from kfp_volcano.elastic.simulator.source import drawn, draws  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.laboratory import running, told  # noqa: PLC0415
 
@@ -104,7 +105,7 @@ def simulate(  # one parameter an option
     if read is None or promises is None or wrong:
         raise SpecError(wrong, source="kfp-volcano simulate")
     for note in read.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}")
     if until_broken:
         stress(read, found, promises, out=out, seed=seed, as_json=as_json)
         return
@@ -216,7 +217,7 @@ def _write(out: Path, study: Study) -> None:
 
     try:
         for path in write(out, study, page(study)):
-            click.echo(f"{path}: written", err=True)
+            say(f"{path}: written")
     except OSError as error:
         raise SpecError(f"cannot be written: {error.strerror or error}", source=str(out)) from error
 
@@ -224,15 +225,14 @@ def _write(out: Path, study: Study) -> None:
 @contextmanager
 def _progress() -> Iterator[Told]:
     """Give a function that shows how far things are: a bar on a terminal, else a line for each thing that begins."""
-    from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn  # noqa: PLC0415
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    screen = console()
+    if not screen.is_terminal:
         yield _Lines().tell
         return
     columns = (SpinnerColumn(), "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=screen, transient=True) as progress:
         task = progress.add_task("", total=None)
         yield lambda what, done, total: progress.update(task, description=what, completed=done, total=total)
 
@@ -247,5 +247,5 @@ class _Lines:
         """Say it, if that is new."""
         now = (what, 10 * done // max(1, total))
         if now != self._last and done < total:
-            click.echo(f"{what}: {done} of {total} done", err=True)
+            say(f"{what}: {done} of {total} done")
         self._last = now
