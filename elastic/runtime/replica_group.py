@@ -19,6 +19,8 @@ when to ask, and what to make of the answers:
   lighthouse founds no other group while it hears the hearts of this one, so until shortly before they would have
   expired since the last quorum nothing is to be asked; a step that took longer asks before its gradients are summed
   (`holds`), and is done again where another group was founded, or no answer came.
+* An answer may be lost on its way to one worker. Then that one waits for a quorum, and the others, who have theirs,
+  for it in a sum; they say so in the group's store, and the one who finds it there gives the group up, so that all ask.
 * So training rests while the lighthouse is lost. Then each worker builds a new Manager on a new store: one that failed
   raises for ever, and a new lighthouse counts its quorums from 1 again, so that old keys in a store would be taken for
   new ones. A `Contact` tells one that was replaced, and one that was cut off without a word.
@@ -185,6 +187,10 @@ class ReplicaGroup:
         # Others take their time, or nothing that was sent has arrived. The processes of a crew do not ask again one by
         # one, for they would have to agree on it.
         while found is None and self._crew.size == 1 and self._contact.ask_or_lose() is not None:
+            if self._pg.waited_for(self._work + 1):
+                # They are further: only this worker has not heard of the quorum, and they wait for it in the next sum.
+                _log.warning("the answer to a request for a quorum was lost: all ask again")
+                self._pg.give_up()
             found = ask_again(manager)
         return bool(found) and self._contact.whole
 

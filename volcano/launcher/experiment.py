@@ -25,6 +25,9 @@ __all__ = ["BUDGETS", "MODES", "Experiment", "Trial", "compared", "trial"]
 
 BUDGETS = ("samples", "gpu-hours")
 MODES = ("max", "min")
+_MOST_POINTS = 50
+"""Of a curve. The comparison's step is given those of all trainings in one argument, which may be 128 KiB long."""
+_DIGITS = 7
 _FEWEST = 2
 """Pairs, for one difference does not vary."""
 
@@ -112,12 +115,24 @@ def trial(group: str, seed: int, result: Mapping[str, Any], *, metric: str, gpus
     known = [(samples, value) for samples, value in evaluations if value is not None]
     at = np.interp([samples for samples, _ in known], [each[1] for each in progress], [each[0] for each in progress])
     used = np.interp(at, times, hours)
-    points = tuple((float(samples), float(by), float(value)) for (samples, value), by in zip(known, used, strict=True))
+    points = _thinned(
+        [(float(samples), _rounded(by), _rounded(value)) for (samples, value), by in zip(known, used, strict=True)]
+    )
     if len(known) < len(evaluations):
         return Trial(group=group, seed=seed, message=f"its {metric} is not a number", points=points)
     wall_s = float(times[-1] - times[0])
     workers = float(hours[-1]) * 3600 / max(1, gpus) / wall_s if wall_s else float(steps[0][1])
     return Trial(group=group, seed=seed, points=points, gpu_hours=float(hours[-1]), wall_s=wall_s, workers=workers)
+
+
+def _thinned(points: Sequence[tuple[float, float, float]]) -> tuple[tuple[float, float, float], ...]:
+    """As many as a curve needs, evenly spaced, the first and the last among them."""
+    places = np.linspace(0, len(points) - 1, min(_MOST_POINTS, len(points))).round().astype(int)
+    return tuple(points[place] for place in places)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
 
 
 def compared(trials: Iterable[Trial], groups: Sequence[str], *, metric: str, mode: str, budget: str) -> Experiment:

@@ -115,7 +115,7 @@ def why_recorded(path: Path, job: str) -> Why:
             case "turn":
                 at = float(line["seen"].get("at", 0.0))
                 entry = line["seen"].get("jobs", {}).get(key) or {}
-                if first is None and "workers" in entry:
+                if "workers" in entry and (first is None or at < first[0]):  # logs of several autoscalers
                     first = (at, int(entry["workers"]))
                 request = line.get("requests", {}).get(key)
                 decided = next((each for each in line["decided"] if each["job"] == key), None)

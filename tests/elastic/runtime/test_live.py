@@ -170,6 +170,20 @@ def test_a_batch_that_follows_the_workers_misses_no_sample(make_job: Callable[..
     assert (last.step, last.batch, last.lr) == (last.total_steps, 5, audit.commits[-1].lr)
 
 
+def test_a_worker_whose_answer_was_lost_meets_the_others_again(
+    make_job: Callable[..., Job], alone: Callable[[int], Audit]
+) -> None:
+    """They have the quorum and wait for it in a sum, while it waits for a quorum: all ask again, and nobody is lost."""
+    job = make_job(epochs=12)
+    job.start("w-0", DEAF_AT=30)
+    for pod in ("w-1", "w-2"):
+        job.start(pod)
+    assert [job.exit_code(pod) for pod in ("w-0", "w-1", "w-2")] == [0, 0, 0]
+    audit = job.audit()
+    assert_equal(audit, alone(12))
+    assert 3 in {commit.world for commit in audit.commits[60:]}
+
+
 @pytest.mark.slow
 def test_a_lost_coordinator_is_found_again(make_job: Callable[..., Job], alone: Callable[[int], Audit]) -> None:
     """Workers outlive it, meet at the next one, take in whoever has come meanwhile, and each tells of it."""

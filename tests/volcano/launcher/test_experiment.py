@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from typing import Any
@@ -60,6 +61,21 @@ def test_gpu_hours_are_those_that_were_held() -> None:
     assert found.points == ((50.0, 2.0, 0.1), (100.0, 4.0, 0.2), (200.0, 8.0, 0.4))
     assert (found.gpu_hours, found.wall_s) == (8.0, 5400.0)
     assert found.workers == pytest.approx((2 * 3600 + 4 * 1800) / 5400)
+    assert Trial.load(found.dump()) == found
+
+
+def test_a_long_training_fits_into_an_argument_of_the_comparison() -> None:
+    """Sixty of them, however often each was evaluated; where it ended is exact."""
+    evaluations = [[step, 1 / (step + 1)] for step in range(1, 5001)]
+    result = {
+        "workers": [[0.0, 1], [3600.0, 1]],
+        "progress": [[0.72 * step, step] for step in range(1, 5001)],
+        "metrics": {"accuracy": evaluations},
+    }
+    found = trial("a", 0, result, metric="accuracy", gpus=1)
+    assert found.points[0][0] == 1
+    assert found.points[-1] == (5000.0, 1.0, pytest.approx(1 / 5001, rel=1e-6))
+    assert len(json.dumps([found.dump()] * 60)) < 128 * 1024
     assert Trial.load(found.dump()) == found
 
 

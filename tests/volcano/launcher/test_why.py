@@ -97,6 +97,18 @@ def test_each_change_is_told_with_its_reason_its_end_and_its_cost(run: Path) -> 
     ]
 
 
+def test_a_job_began_when_the_first_of_several_autoscalers_saw_it(run: Path) -> None:
+    """Each Job has one beside it, and each of them logs all Jobs of the queue: in whatever order their folders come."""
+    for name, at in (("a-3c4d5e6f", AT + 15), ("z-4d5e6f7a", AT - 3)):
+        folder = run / "volumes" / "checkpoints" / name
+        log = DecisionLog(folder, policies=lambda _: DEFAULT, by="sidecar", clock=lambda: AT)
+        snapshot = queue(4, at)
+        log.decided(snapshot, policy_for(DEFAULT).decide(snapshot), {}, lag_s=0.0)
+        log.close()
+    why = why_recorded(run, JOB)
+    assert (why.began_at, why.began_with) == (AT - 3, 4)
+
+
 def test_what_a_run_measured_afterwards_is_told_instead(run: Path) -> None:
     """The ledgers of the workers know a pause better than anybody who looked on."""
     resize = {"id": "r1", "phase": "Done", "from": 2, "to": 8, "reason": "QueueIdle", "explanation": "", "message": ""}
