@@ -150,7 +150,7 @@ def python() -> str:
 
 
 def _command(path: str, command: click.Command) -> Iterator[str]:
-    shape: dict[str, Any] = {"max_content_width": 100, "terminal_width": 100, "help_option_names": ["-h", "--help"]}
+    shape: dict[str, Any] = {"max_content_width": 100, "terminal_width": 100, **command.context_settings}
     with click.Context(command, info_name=path, **shape) as context:
         yield f"## `{path}`\n"
         yield f"```text\n{command.get_help(context).rstrip()}\n```\n"

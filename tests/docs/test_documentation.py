@@ -7,6 +7,7 @@ import re
 import runpy
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
@@ -22,6 +23,9 @@ from kfp_volcano.volcano.cluster.embedded import EmbeddedCluster
 from kfp_volcano.volcano.launcher import queues
 from kfp_volcano.volcano.manifests.job import manifests
 from kfp_volcano.volcano.manifests.queue_plan import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -119,10 +123,18 @@ def test_every_command_and_option_is_documented() -> None:
                 assert parameter.opts[-1] in page, parameter.opts
 
 
+def pages(nav: Any) -> Iterator[str]:
+    """Those of a part of the navigation, with a title or without."""
+    if isinstance(nav, str):
+        yield nav
+    for part in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+        yield from pages(part)
+
+
 def test_every_page_is_in_the_navigation() -> None:
     """A page nobody can reach is not documentation."""
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    listed = [page for entry in nav for page in ([entry] if isinstance(entry, str) else next(iter(entry.values())))]
+    listed = list(pages(nav))
     assert sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")) == sorted(listed)
 
 

@@ -40,8 +40,10 @@ class Entry:
         module, _, function = self.module.partition(":")
         found = getattr(importlib.import_module(f"kfp_volcano.cli.{module}"), function or name.replace("-", "_"))
         assert isinstance(found, click.Command)  # noqa: S101 - of this package's own table
-        for each in _leaves(found):
-            verbosity_options(each)
+        for each in _below(found):
+            each.context_settings.setdefault("help_option_names", ["-h", "--help"])
+            if not isinstance(each, click.Group):
+                verbosity_options(each)
         return found
 
 
@@ -126,9 +128,9 @@ def _while_somebody_reads() -> Iterator[None]:
         sys.exit(BROKEN_PIPE)
 
 
-def _leaves(command: click.Command) -> Iterator[click.Command]:
+def _below(command: click.Command) -> Iterator[click.Command]:
+    """A command, and all below it."""
+    yield command
     if isinstance(command, click.Group):
         for each in command.commands.values():
-            yield from _leaves(each)
-    else:
-        yield command
+            yield from _below(each)
