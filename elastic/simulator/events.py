@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.policies.snapshot import QueueSnapshot
     from kfp_volcano.elastic.simulator.autoscaler import Deciding
     from kfp_volcano.elastic.simulator.scenario import Scenario
+    from kfp_volcano.elastic.simulator.simulate import Watch
 
 __all__ = ["COOLDOWN_S", "Events"]
 
@@ -98,8 +99,8 @@ class Events:
             homes = sorted({job.queue for job in scenario.jobs if job.elastic})
             self._autoscaler = Autoscaler(self._observer, self, dict.fromkeys(homes, policies), every_s=every_s)
 
-    def run(self) -> Outcome:
-        """From the beginning until all jobs have ended, or none can go on."""
+    def run(self, watch: Watch = lambda _at, _ended: None) -> Outcome:
+        """From the beginning until all jobs have ended, or none can go on; see `simulate` for `watch`."""
         for life in self._lives.values():
             if not life.job.placed:
                 self._plan(max(0.0, life.job.submitted_at), What.COMES, life.job.name)
@@ -115,6 +116,7 @@ class Events:
             while self._heap and self._heap[0].at <= at:
                 left -= self._happens(heapq.heappop(self._heap))
             self._react()
+            watch(at, len(self._lives) - left)
         jobs = tuple(self._lives[job.name].course.outcome() for job in self._scenario.jobs)
         ends = [job.ended_at for job in jobs if job.ended_at is not None]
         return Outcome(

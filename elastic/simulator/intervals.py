@@ -18,6 +18,7 @@ from kfp_volcano.elastic.simulator.sites import Sites, turns
 if TYPE_CHECKING:
     from kfp_volcano.elastic.simulator.allocators.allocator import Allocator, Spots
     from kfp_volcano.elastic.simulator.scenario import Scenario
+    from kfp_volcano.elastic.simulator.simulate import Watch
 
 __all__ = ["Intervals"]
 
@@ -48,8 +49,8 @@ class Intervals:
         """Jobs whose gang was broken and that have not come back yet."""
         self._events = 0
 
-    def run(self) -> Outcome:
-        """From the beginning until all jobs have ended, or none can go on."""
+    def run(self, watch: Watch = lambda _at, _ended: None) -> Outcome:
+        """From the beginning until all jobs have ended, or none can go on; see `simulate` for `watch`."""
         interval, looks, idle = self._scenario.interval_s, 0, 0
         self._come(0.0)
         for course in self._present:
@@ -63,6 +64,7 @@ class Intervals:
             self._step(at)
             self._come(at)
             self._look(at)
+            watch(at, len(self._courses) - len(self._present) - len(self._coming))
             running = any(course.spots for course in self._present)
             idle = 0 if running or self._coming or self._turns else idle + 1
         jobs = tuple(course.outcome() for course in self._courses)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from kfp_volcano.elastic.simulator.outcome import Outcome
     from kfp_volcano.elastic.simulator.scenario import Scenario
 
-__all__ = ["POLICIES", "simulate"]
+    Watch: TypeAlias = Callable[[float, int], None]
+
+__all__ = ["POLICIES", "Watch", "simulate"]
 
 Maker: TypeAlias = "Callable[[int], Allocator]"
 """Makes a scheduler from a seed."""
@@ -57,7 +59,9 @@ POLICIES = (*_FIXED, *_SIMPLE, *_ALLOCATORS, *BUILT_IN)
 """What `simulate` knows by name."""
 
 
-def simulate(scenario: Scenario, policy: str | QueuePolicy, *, seed: int = 0) -> Outcome:
+def simulate(
+    scenario: Scenario, policy: str | QueuePolicy, *, seed: int = 0, watch: Watch = lambda _at, _ended: None
+) -> Outcome:
     """Replay a scenario under a policy: equal arguments give equal outcomes.
 
     Args:
@@ -65,6 +69,7 @@ def simulate(scenario: Scenario, policy: str | QueuePolicy, *, seed: int = 0) ->
         policy: One of `POLICIES`, those of the autoscaler with their defaults; or a Policy as
             `schemas.policy_validation` gives it.
         seed: Of what is drawn at random, where anything is.
+        watch: Hears, each time its clock has moved, what time it is and how many jobs have ended.
 
     Raises:
         SpecError: There is no such policy, or it does not take its settings.
@@ -79,4 +84,4 @@ def simulate(scenario: Scenario, policy: str | QueuePolicy, *, seed: int = 0) ->
         run = (_FIXED.get(policy) or _SIMPLE[policy])(scenario).run
     else:
         raise SpecError(f"there is no policy {policy!r}; known are {', '.join(POLICIES)}", source="policy")
-    return replace(run(), scenario=scenario.name, seed=seed)
+    return replace(run(watch), scenario=scenario.name, seed=seed)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from kfp_volcano.elastic.simulator.promises import Breach
     from kfp_volcano.elastic.simulator.scenario import Job, Scenario
+    from kfp_volcano.elastic.simulator.simulate import Watch
     from kfp_volcano.schemas.policy import QueuePolicy
 
 __all__ = ["Stressed", "at_load", "until_broken"]
@@ -67,6 +68,7 @@ def until_broken(
     seed: int = 0,
     most_runs: int = 300,
     told: Callable[[str], None] = lambda _: None,
+    watch: Watch = lambda _at, _ended: None,
 ) -> Stressed:
     """Raise the load until the policy breaks a promise, and make what breaks small.
 
@@ -77,11 +79,12 @@ def until_broken(
         seed: As `simulate` takes it.
         most_runs: Simulations that making it small may take.
         told: Hears how far it is, in words.
+        watch: Hears how far each simulation is, as in `simulate`.
 
     Raises:
         SpecError: There is no such policy; or the scenario's queues cannot be written as a tree.
     """
-    stress = _Stress(scenario, policy, promises or Promises(), seed, told)
+    stress = _Stress(scenario, policy, promises or Promises(), seed, told, watch)
     holds, breaks = stress.bounds()
     if breaks is None:
         return Stressed(holds_at=holds, breaks_at=None, runs=stress.runs)
@@ -116,6 +119,7 @@ class _Stress:
         promises: Promises,
         seed: int,
         told: Callable[[str], None],
+        watch: Watch,
     ) -> None:
         self.runs = 0
         self._scenario = scenario
@@ -123,12 +127,14 @@ class _Stress:
         self._promises = promises
         self._seed = seed
         self._told = told
+        self._watch = watch
         self._known: dict[float, tuple[Breach, ...]] = {}
 
     def of(self, scenario: Scenario) -> tuple[Breach, ...]:
         """What is broken in a scenario."""
         self.runs += 1
-        return breaches(scenario, simulate(scenario, self._policy, seed=self._seed), self._promises)
+        outcome = simulate(scenario, self._policy, seed=self._seed, watch=self._watch)
+        return breaches(scenario, outcome, self._promises)
 
     def broken(self, load: float) -> tuple[Breach, ...]:
         """What is broken at a load."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,15 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from kfp_volcano.cli.tables import print_table
-from kfp_volcano.cli.verbosity import console, say
+from kfp_volcano.cli.verbosity import say
 from kfp_volcano.errors import Problem, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kfp_volcano.elastic.simulator.scenario import Scenario
     from kfp_volcano.volcano.launcher.laboratory.contestants import Contestant
-    from kfp_volcano.volcano.launcher.laboratory.running import Told
     from kfp_volcano.volcano.launcher.laboratory.study import Study
     from kfp_volcano.volcano.launcher.laboratory.sweep import Axis
 
@@ -93,6 +91,7 @@ def simulate(  # one parameter an option
              kfp-volcano simulate trace.csv --policy threshold --sweep threshold.up.idleShare=0.1..0.9/9
              kfp-volcano simulate rush-hour.yaml --policy adaptive --until-broken --promise wait=2h -o broken
     """
+    from kfp_volcano.cli.progress import own_output, progress  # noqa: PLC0415
     from kfp_volcano.cli.stress import read_promises, stress  # noqa: PLC0415
     from kfp_volcano.elastic.simulator.source import drawn, draws  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.laboratory import running, told  # noqa: PLC0415
@@ -110,7 +109,7 @@ def simulate(  # one parameter an option
         stress(read, found, promises, out=out, seed=seed, as_json=as_json)
         return
     loads = running.Loads(partial(drawn, scenario), "drawn by the Scenario with other seeds")
-    with _progress() as progress:
+    with progress() as shown, own_output():
         study = running.compare(
             read,
             found,
@@ -119,7 +118,8 @@ def simulate(  # one parameter an option
             loads=loads if draws(scenario) else None,
             axes=swept,
             best_by=best_by,
-            told=progress,
+            told=shown.stage,
+            watched=shown.clock,
         )
     if as_json:
         click.echo(json.dumps(study.wire(), indent=2, ensure_ascii=False))
@@ -220,32 +220,3 @@ def _write(out: Path, study: Study) -> None:
             say(f"{path}: written")
     except OSError as error:
         raise SpecError(f"cannot be written: {error.strerror or error}", source=str(out)) from error
-
-
-@contextmanager
-def _progress() -> Iterator[Told]:
-    """Give a function that shows how far things are: a bar on a terminal, else a line for each thing that begins."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    screen = console()
-    if not screen.is_terminal:
-        yield _Lines().tell
-        return
-    columns = (SpinnerColumn(), "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=screen, transient=True) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda what, done, total: progress.update(task, description=what, completed=done, total=total)
-
-
-class _Lines:
-    """Says what is being done, and then each tenth of it."""
-
-    def __init__(self) -> None:
-        self._last = ("", -1)
-
-    def tell(self, what: str, done: int, total: int) -> None:
-        """Say it, if that is new."""
-        now = (what, 10 * done // max(1, total))
-        if now != self._last and done < total:
-            say(f"{what}: {done} of {total} done")
-        self._last = now

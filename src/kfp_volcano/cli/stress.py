@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from kfp_volcano.cli.progress import Progress
     from kfp_volcano.elastic.simulator.promises import Promises
     from kfp_volcano.elastic.simulator.scenario import Scenario
     from kfp_volcano.elastic.simulator.stress import Stressed
@@ -70,17 +72,20 @@ def stress(
 
     Raises SpecError where that cannot be written.
     """
+    from kfp_volcano.cli.progress import own_output, progress  # noqa: PLC0415
     from kfp_volcano.elastic.simulator.stress import until_broken  # noqa: PLC0415
 
     found = {}
-    for each in contestants:
-        found[each.name] = until_broken(
-            scenario,
-            each.policy,
-            promises,
-            seed=seed,
-            told=lambda text, name=each.name: say(f"{name}: {text}"),  # type: ignore[misc] # the name of this turn
-        )
+    with progress() as shown, own_output():
+        for each in contestants:
+            found[each.name] = until_broken(
+                scenario,
+                each.policy,
+                promises,
+                seed=seed,
+                told=partial(_say, shown, each.name),
+                watch=lambda at, ended, name=each.name: shown.clock(name, at, ended, len(scenario.jobs)),  # type: ignore[misc] # the name of this turn
+            )
     if as_json:
         told = {name: _wire(stressed) for name, stressed in found.items()}
         click.echo(json.dumps({"promises": asdict(promises), "policies": told}, indent=2))
@@ -88,6 +93,10 @@ def stress(
         print_table(("POLICY", "HOLDS AT LOAD", "BREAKS AT LOAD", "WHAT BREAKS"), list(map(_row, found.items())))
     if out is not None:
         _write(out, found)
+
+
+def _say(shown: Progress, policy: str, text: str) -> None:
+    shown.say(f"{policy}: {text}")
 
 
 def _row(named: tuple[str, Stressed]) -> tuple[str, str, str, str]:

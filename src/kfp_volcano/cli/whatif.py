@@ -21,10 +21,13 @@ from kfp_volcano.reading import read_document
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kfp_volcano.cli.progress import Progress
     from kfp_volcano.elastic.simulator.figures import Figures
+    from kfp_volcano.elastic.simulator.outcome import Outcome
     from kfp_volcano.elastic.simulator.reading.kubernetes import Dumped
     from kfp_volcano.elastic.simulator.scenario import Node, Scenario
     from kfp_volcano.elastic.simulator.whatif import Effect, Fate
+    from kfp_volcano.volcano.launcher.laboratory.contestants import Contestant
 
 __all__ = ["whatif"]
 
@@ -90,8 +93,8 @@ def whatif(  # one parameter an option
              kfp-volcano whatif --quota research=24 --policy adaptive
              kfp-volcano whatif --dump cluster.json --job train.yaml --job-takes 6h -o json
     """
+    from kfp_volcano.cli.progress import own_output, progress  # noqa: PLC0415
     from kfp_volcano.elastic.simulator.figures import figures  # noqa: PLC0415
-    from kfp_volcano.elastic.simulator.simulate import simulate  # noqa: PLC0415
     from kfp_volcano.elastic.simulator.whatif import changed, effects  # noqa: PLC0415
     from kfp_volcano.volcano.launcher.laboratory.contestants import contestants  # noqa: PLC0415
 
@@ -105,9 +108,10 @@ def whatif(  # one parameter an option
     extra = _extra_job(job, profiles, pools_file) if job else None
     now, then = _moments(dump, kubeconfig, context, shape, extra, job_takes)
     wanted = changed(then.scenario, nodes=_nodes(then.scenario, *more), shares=shares)
-    before = simulate(now.scenario, now_policy.policy)
     is_same = not (add_gpus or add_nodes or quotas or policy or job)
-    after = before if is_same else simulate(wanted, then_policy.policy)
+    with progress() as shown, own_output():
+        before = _simulated("now", now.scenario, now_policy, shown)
+        after = before if is_same else _simulated("then", wanted, then_policy, shown)
     found = effects(before, after, then.waiting_s)
     told = {
         "policies": [now_policy.name, then_policy.name],
@@ -119,9 +123,16 @@ def whatif(  # one parameter an option
         sums = {"before": asdict(figures(before)), "after": asdict(figures(after))}
         print_data({**told, "now": now.now, "figures": sums, "jobs": jobs}, output)
         return
-    shown = [each for each in found if every or is_same or each.differs]
-    _print_jobs(shown, forecast=is_same)
+    concerned = [each for each in found if every or is_same or each.differs]
+    _print_jobs(concerned, forecast=is_same)
     _print_sums(figures(before), figures(after), told, len(found), sum(each.differs for each in found))
+
+
+def _simulated(what: str, scenario: Scenario, contestant: Contestant, shown: Progress) -> Outcome:
+    from kfp_volcano.elastic.simulator.simulate import simulate  # noqa: PLC0415
+
+    jobs = len(scenario.jobs)
+    return simulate(scenario, contestant.policy, watch=lambda at, ended: shown.clock(what, at, ended, jobs))
 
 
 def _additions(

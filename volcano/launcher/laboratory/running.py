@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from kfp_volcano.volcano.launcher.laboratory.sweep import Axis
 
     Told: TypeAlias = Callable[[str, int, int], None]
+    Watched: TypeAlias = Callable[[str, float, int, int], None]
 
-__all__ = ["RESAMPLED", "Loads", "Told", "compare"]
+__all__ = ["RESAMPLED", "Loads", "Told", "Watched", "compare"]
 
 RESAMPLED = "jobs are drawn anew from the scenario's, in blocks with the gaps between them (circular block bootstrap)"
 """What is random where a scenario is a trace."""
@@ -54,6 +55,7 @@ def compare(
     axes: Sequence[Axis] = (),
     best_by: str = "avg_jct",
     told: Told = lambda _what, _done, _total: None,
+    watched: Watched = lambda _what, _at_s, _ended, _jobs: None,
 ) -> Study:
     """Compare policies on a scenario; the others are compared with the first.
 
@@ -66,6 +68,8 @@ def compare(
         axes: Settings to be tried out, on the other loads where there are some, else on the scenario.
         best_by: The metric that the best setting is found by.
         told: Called as things go: with what is being done, how much of it is done, and of how much.
+        watched: Called as the clock of a policy's simulation of the scenario goes: with the policy, the time in
+            seconds, how many jobs have ended, and of how many.
 
     Raises:
         SpecError: A setting is none of these policies', or has a value that it may not have.
@@ -75,7 +79,8 @@ def compare(
     outcomes = {}
     for index, each in enumerate(contestants):
         told(each.name, index, len(contestants))
-        outcomes[each.name] = replace(simulate(scenario, each.policy, seed=seed), policy=each.name)
+        watch = partial(_watch, watched, each.name, len(scenario.jobs))
+        outcomes[each.name] = replace(simulate(scenario, each.policy, seed=seed, watch=watch), policy=each.name)
     told("policies", len(contestants), len(contestants))
     study = Study(
         scenario=scenario,
@@ -101,6 +106,10 @@ def compare(
         replicated = Replicated(count=replications, how=loads.how, figures=own, verdicts=verdicts(own))
     settings = swept(axes, best_by, tried, by_runner[-len(tried) :]) if tried else None
     return replace(study, replicated=replicated, swept=settings)
+
+
+def _watch(watched: Watched, policy: str, jobs: int, at_s: float, ended: int) -> None:
+    watched(policy, at_s, ended, jobs)
 
 
 def _always(scenario: Scenario, _seed: int) -> Scenario:
