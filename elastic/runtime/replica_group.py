@@ -189,8 +189,9 @@ class ReplicaGroup:
         while found is None and self._crew.size == 1 and self._contact.ask_or_lose() is not None:
             if self._pg.waited_for(self._work + 1):
                 # They are further: only this worker has not heard of the quorum, and they wait for it in the next sum.
+                # A new Manager, for of this one requests may be left that are answered in place of later ones.
                 _log.warning("the answer to a request for a quorum was lost: all ask again")
-                self._pg.give_up()
+                return False
             found = ask_again(manager)
         return bool(found) and self._contact.whole
 
