@@ -23,7 +23,7 @@ def main() -> None:
         ours, floor = [], []
         for _ in range(rounds):
             floor.append(_seconds("-c", "pass"))
-            ours.append(_seconds("-P", "-m", "kfp_volcano", *arguments))
+            ours.append(_seconds("-m", "kfp_volcano", *arguments))
         figure = {
             "bench": "startup",
             "case": f"kfp-volcano {' '.join(arguments)}, bound {_BOUND_S} s",

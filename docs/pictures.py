@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the pictures of the documentation from a real run: `python -P docs/pictures.py [RUN_FOLDER]`.
+"""Makes the pictures of the documentation from a real run: `python docs/pictures.py [RUN_FOLDER]`.
 
 Without a folder the demo is run for it, which takes some minutes. Needs a Chromium on the PATH.
 """
@@ -35,13 +35,13 @@ def main() -> None:
 
 
 def _demo(out: Path) -> Path:
-    subprocess.run([sys.executable, "-P", "-m", "kfp_volcano", "demo", "--out", str(out)], check=True)
+    subprocess.run([sys.executable, "-m", "kfp_volcano", "demo", "--out", str(out)], check=True)
     return out
 
 
 def _simulated(out: Path) -> Path:
     trace = _HERE.parent / "pipelines" / "policy_ab_test.py"
-    command = [sys.executable, "-P", "-m", "kfp_volcano"]
+    command = [sys.executable, "-m", "kfp_volcano"]
     subprocess.run([*command, "run", str(trace), "--local", "--out", str(out), "--param", "replications=4"], check=True)
     shutil.copy(out / "policies.html", out / "report.html")
     return out

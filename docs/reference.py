@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the reference pages that follow from the code: `python -P docs/reference.py`, which scripts/docs calls."""
+"""Writes the reference pages that follow from the code: `python docs/reference.py`, which scripts/docs calls."""
 
 from __future__ import annotations
 

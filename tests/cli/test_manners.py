@@ -35,7 +35,7 @@ def run(*arguments: object, **options: Any) -> Result:
 
 def program(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run it as a user does."""
-    command = [sys.executable, "-P", "-m", "kfp_volcano", *arguments]
+    command = [sys.executable, "-m", "kfp_volcano", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
 
 
@@ -63,7 +63,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         "import sys\nfrom kfp_volcano.cli import main\ntry:\n main(sys.argv[1:])\n"
         f"finally:\n print(*sorted({sorted(HEAVY)!r} & sys.modules.keys()), file=sys.stderr)"
     ).replace(f"{sorted(HEAVY)!r}", f"set({sorted(HEAVY)!r})")
-    done = subprocess.run([sys.executable, "-P", "-c", code, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout
     assert done.stderr.split() == []
 
@@ -118,7 +118,7 @@ def test_a_reader_that_goes_ends_it_quietly(arguments: list[str]) -> None:
     """As for any program of the shell: no traceback, no word, and the code of SIGPIPE."""
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-P", "-m", "kfp_volcano", *arguments]
+    command = [sys.executable, "-m", "kfp_volcano", *arguments]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")

@@ -70,7 +70,7 @@ def test_lines_come_now_and_then_with_what_is_left() -> None:
 
 def test_what_a_solver_prints_does_not_get_between_the_figures(trace: Path) -> None:
     """It is C code that prints, past Python's own standard output and into a buffer of its own."""
-    command = [sys.executable, "-P", "-c", NOISY, "simulate", trace, "--nodes", "2x4", "--policy", "sia", "--json"]
+    command = [sys.executable, "-c", NOISY, "simulate", trace, "--nodes", "2x4", "--policy", "sia", "--json"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(found.stdout)["policies"]["sia"]["jobs"] == 12
     assert "a line of its own" in found.stderr
@@ -81,7 +81,6 @@ def test_a_terminal_shows_jobs_and_time_while_figures_go_elsewhere(trace: Path) 
     ours, theirs = pty.openpty()
     command = [
         sys.executable,
-        "-P",
         "-m",
         "kfp_volcano",
         "simulate",

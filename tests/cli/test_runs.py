@@ -34,7 +34,7 @@ def _start(tmp_path: Path, api: KfpApi) -> Iterator[Start]:
     started = []
 
     def start(*options: str, host: str | None = None) -> subprocess.Popen[str]:
-        command = [sys.executable, "-P", "-m", "kfp_volcano", "submit", str(tmp_path / "small.py")]
+        command = [sys.executable, "-m", "kfp_volcano", "submit", str(tmp_path / "small.py")]
         environment = {**os.environ, "HOME": str(tmp_path), "PYTHONWARNINGS": "ignore"}
         process = subprocess.Popen(
             [*command, "--host", host or api.url, *options],

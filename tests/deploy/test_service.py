@@ -57,7 +57,7 @@ class Replica:
 
     def __init__(self, name: str, kubeconfig: Path, folder: Path) -> None:
         self._log = folder / f"{name}.log"
-        command = [sys.executable, "-P", "-m", "kfp_volcano", "autoscaler", "run", "--kubeconfig", str(kubeconfig)]
+        command = [sys.executable, "-m", "kfp_volcano", "autoscaler", "run", "--kubeconfig", str(kubeconfig)]
         command += ["--queue", QUEUE, "--identity", name, "--metrics-port", "0", "--log-format", "json"]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -181,7 +181,6 @@ def test_what_cannot_work_ends_at_once(deployed: ApiServer, tmp_path: Path) -> N
     kubeconfig = deployed.kubeconfig("ender", "system:masters")
     run = [
         sys.executable,
-        "-P",
         "-m",
         "kfp_volcano",
         "autoscaler",

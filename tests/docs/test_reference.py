@@ -29,7 +29,7 @@ def page(name: str) -> str:
 
 @pytest.mark.parametrize("name", REFERENCE["PAGES"])
 def test_pages_follow_the_code(name: str) -> None:
-    """Mended by `python -P docs/reference.py`, which scripts/docs calls."""
+    """Mended by `python docs/reference.py`, which scripts/docs calls."""
     assert page(name.removesuffix(".md")) == REFERENCE["WRITTEN"] + REFERENCE["PAGES"][name]()
 
 

@@ -109,7 +109,7 @@ def _start(tmp_path: Path, root: Path) -> Iterator[Callable[..., Run]]:
         out = tmp_path / f"run{len(runs)}" / "out"
         out.parent.mkdir()
         file = pipeline or root / "pipelines" / "elastic_training.py"
-        command = [sys.executable, "-P", "-m", "kfp_volcano", "run", str(file), "--local", "--out", str(out)]
+        command = [sys.executable, "-m", "kfp_volcano", "run", str(file), "--local", "--out", str(out)]
         with (out.parent / "output.txt").open("w") as output:
             process = subprocess.Popen(
                 [*command, *map(str, arguments)],

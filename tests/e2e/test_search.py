@@ -82,7 +82,7 @@ for step, share in enumerate(training):
 
 
 def search(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "kfp_volcano", "search", str(folder / "job.yaml"), "--local"]
+    command = [sys.executable, "-m", "kfp_volcano", "search", str(folder / "job.yaml"), "--local"]
     done = subprocess.run(
         [*command, "--nodes", "1x2", "--out", str(folder / "out"), *arguments],
         check=False,

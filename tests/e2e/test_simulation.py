@@ -29,7 +29,7 @@ OFTEN = 20
 def runs(root: Path) -> list[dict[str, Any]]:
     """All runs, each with what did not hold."""
     env = {**os.environ, "PYTHONPATH": f"{root / 'tests' / 'harness'}{os.pathsep}{root / 'src'}"}
-    command = [sys.executable, "-P", "-m", "simulation"]
+    command = [sys.executable, "-m", "simulation"]
     started = [
         subprocess.Popen(
             [*command, str(first), str(RUNS // AT_ONCE), str(AT_ONCE)],

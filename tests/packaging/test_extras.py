@@ -36,7 +36,7 @@ except KfpVolcanoError as error:
 def test_the_error_names_the_extra(module: str, extra: str, use: str) -> None:
     """And the command that installs it; wrong use, not a failure to be tried again."""
     code = ABSENT.format(module=module, use=use)
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("2 "), done.stderr
     assert f"pip install 'kfp-volcano[{extra}]'" in done.stdout
 

@@ -37,7 +37,7 @@ def _made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
     """The page of each kind, from real results, and beside it its figures."""
     folder = tmp_path_factory.mktemp("pages")
     simulated = folder / "simulated"
-    command = [sys.executable, "-P", "-m", "kfp_volcano", "simulate", str(root / "tests" / "pages" / "day.yaml")]
+    command = [sys.executable, "-m", "kfp_volcano", "simulate", str(root / "tests" / "pages" / "day.yaml")]
     subprocess.run([*command, "--policy", "fifo", "--policy", "threshold", "-o", str(simulated)], check=True)
     return {"simulation": simulated / "report.html", "run": _run_report(root, folder / "run")}
 

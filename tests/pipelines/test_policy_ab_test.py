@@ -49,7 +49,7 @@ def test_here_a_better_policy_is_put_in_force(root: Path, tmp_path: Path) -> Non
     given = {"current": "fifo", "metric": "utilisation", "replications": "8"}
     parameters = [word for key, value in given.items() for word in ("--param", f"{key}={value}")]
     pipeline = str(root / "pipelines" / "policy_ab_test.py")
-    command = [sys.executable, "-P", "-m", "kfp_volcano", "run", pipeline, "--local", "--out", str(out), *parameters]
+    command = [sys.executable, "-m", "kfp_volcano", "run", pipeline, "--local", "--out", str(out), *parameters]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     log = (out / "pipeline.log").read_text(encoding="utf-8")
     assert done.returncode == 0, f"{done.stderr}\n{log}"

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import select
 import sys
 import time
 from dataclasses import asdict
@@ -104,7 +106,20 @@ def _lines(view: Any, queues: tuple[str, ...]) -> None:
             click.echo(f"{time.strftime('%H:%M:%S', time.localtime(picture.at))} {line}")
         shown = rows
         time.sleep(_EVERY_S)
-        version = view.wait(version, timeout_s=60.0)
+        version = view.wait(version, timeout_s=_EVERY_S)
+        _somebody_reads()
+
+
+def _somebody_reads() -> None:
+    """Raises BrokenPipeError where the reader has gone, which a program learns of otherwise only when it writes."""
+    try:
+        output = sys.stdout.fileno()
+    except OSError:  # no file, as in tests
+        return
+    reader = select.poll()
+    reader.register(output, 0)
+    if any(state & select.POLLERR for _, state in reader.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, "the reader has gone")
 
 
 def _rows(picture: Board) -> dict[tuple[str, str], tuple[str, ...]]:

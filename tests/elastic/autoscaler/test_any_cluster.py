@@ -90,7 +90,7 @@ def settled(ground: Ground, ref: JobRef, size: int) -> ResizeOutcome:
 
 def command(*arguments: str) -> str:
     """What a command of the CLI prints."""
-    line = [sys.executable, "-P", "-m", "kfp_volcano", *arguments]
+    line = [sys.executable, "-m", "kfp_volcano", *arguments]
     return subprocess.run(line, check=True, capture_output=True, text=True, timeout=120).stdout
 
 

@@ -28,7 +28,7 @@ def runs(root: Path) -> list[dict[str, Any]]:
     """All runs, each with what did not hold."""
     paths = os.pathsep.join([str(root / "tests" / "harness"), str(root / "src")])
     env = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-P", "-m", "storms"]
+    command = [sys.executable, "-m", "storms"]
     started = [
         subprocess.Popen(
             [*command, str(first), str(RUNS // AT_ONCE), str(AT_ONCE)],

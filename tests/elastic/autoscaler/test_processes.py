@@ -198,7 +198,7 @@ class Replica:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self._log = folder / f"{name}.log"
-        self._command = [sys.executable, "-P", "-m", "kfp_volcano", "autoscaler", "run", "--queue", "research"]
+        self._command = [sys.executable, "-m", "kfp_volcano", "autoscaler", "run", "--queue", "research"]
         self._command += ["--identity", name, "--metrics-port", "0", "--log-format", "json"]
         self.start()
 
@@ -372,7 +372,7 @@ def test_a_coordinator_that_is_killed_comes_back_and_goes_on(seen):
 
 def test_a_coordinator_without_its_pod_says_what_is_missing():
     """Started by hand it ends at once: wrong use."""
-    command = [sys.executable, "-P", "-m", "kfp_volcano.elastic.autoscaler.coordinator"]
+    command = [sys.executable, "-m", "kfp_volcano.elastic.autoscaler.coordinator"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert ended.returncode == 2
     assert "not set: KFP_VOLCANO_JOB and KFP_VOLCANO_POD_IP" in ended.stderr

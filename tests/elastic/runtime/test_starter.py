@@ -17,7 +17,7 @@ from kfp_volcano.schemas import names
 if TYPE_CHECKING:
     from pathlib import Path
 
-START = (sys.executable, "-P", "-m", "kfp_volcano.elastic.runtime", "--")
+START = (sys.executable, "-m", "kfp_volcano.elastic.runtime", "--")
 POD = {
     names.ENV_COORDINATOR: "127.0.0.1",
     names.ENV_POD: "w-0",

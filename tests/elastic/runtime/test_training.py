@@ -121,7 +121,7 @@ def test_a_script_with_wrong_settings_ends_with_2() -> None:
         "import torch; from kfp_volcano.elastic.runtime import Training; m = torch.nn.Linear(1, 1)\n"
         "Training(m, torch.optim.SGD(m.parameters(), lr=1.0), size=0, batch=1, epochs=1)"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.strip() == "training plan: size: 0 is not a whole number of at least 1"
 

@@ -33,7 +33,7 @@ class Autoscaler:
     ) -> None:
         self.name = name
         self.decisions = folder / name
-        command = [sys.executable, "-P", "-m", "kfp_volcano", "autoscaler", "run", "--kubeconfig", str(kubeconfig)]
+        command = [sys.executable, "-m", "kfp_volcano", "autoscaler", "run", "--kubeconfig", str(kubeconfig)]
         command += ["--namespace", ground.namespace, "--identity", name, "--decisions", str(self.decisions)]
         command += ["--actors", "1", "--metrics-port", "0", "--log-format", "json", *options]
         for queue in ground.queues:

@@ -64,7 +64,7 @@ def test_nothing_outlives_the_starter(
 ) -> None:
     """After kill -9, Ctrl-C or an error of the starting process, all pods and Ray's processes end soon."""
     starter = subprocess.Popen(
-        [sys.executable, "-P", "-c", STARTER, str(tmp_path), str(how)],
+        [sys.executable, "-c", STARTER, str(tmp_path), str(how)],
         env={**os.environ, "MARKER": marker},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

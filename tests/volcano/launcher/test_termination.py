@@ -56,7 +56,7 @@ with ended_with_its_run(Cluster, JobRef("vision", "digits-1"), pod):
 def test_the_workflow_says_what_a_sigterm_is_about(workflow: str, deleted: bool, tmp_path: Path) -> None:
     """Terminated or deleted, the Job goes; a step whose pod is lost leaves it alone. The step ends either way."""
     gone = tmp_path / "gone"
-    step = subprocess.Popen([sys.executable, "-P", "-c", STEP, workflow, str(gone)], stdout=subprocess.PIPE, text=True)
+    step = subprocess.Popen([sys.executable, "-c", STEP, workflow, str(gone)], stdout=subprocess.PIPE, text=True)
     with step:
         assert step.stdout is not None
         assert step.stdout.readline() == "ready\n"
@@ -71,6 +71,6 @@ def test_a_step_that_ends_by_itself_takes_nothing_along(tmp_path: Path) -> None:
     script = STEP.replace("held.acquire(timeout=60)", "")
     script += "\nimport signal\nassert threading.active_count() == 1\n"
     script += "assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL\n"
-    ended = subprocess.run([sys.executable, "-P", "-c", script, "forbidden", str(tmp_path / "gone")], check=False)
+    ended = subprocess.run([sys.executable, "-c", script, "forbidden", str(tmp_path / "gone")], check=False)
     assert ended.returncode == 0
     assert not (tmp_path / "gone").exists()
