@@ -63,6 +63,7 @@ def simulation_report(
     outcomes: Sequence[Outcome],
     *,
     words: Sequence[str] = (),
+    notes: Sequence[str] = (),
     extra: Sequence[Section] = (),
     charts: Sequence[Chart] = (),
 ) -> str:
@@ -71,7 +72,8 @@ def simulation_report(
     Args:
         scenario: What was replayed.
         outcomes: What came of it, one of each policy, with the jobs in the scenario's order.
-        words: Sentences that say what came of it.
+        words: Sentences that say what came of it, the first two before all else.
+        notes: What to know of the figures.
         extra: Tables of the caller's.
         charts: Pictures of the caller's, after its tables.
     """
@@ -93,7 +95,7 @@ def simulation_report(
             names=names,
             rows=[(metric, _cells(metric, [each for _, each in chosen])) for metric in METRICS.values()],
             ended=[(each.jobs - each.not_ended, each.jobs) for _, each in chosen],
-            notes=[*scenario.notes, *(f"{name}: {note}" for name, each in zip(names, shown, strict=True)
+            notes=[*scenario.notes, *notes, *(f"{name}: {note}" for name, each in zip(names, shown, strict=True)
                                       for note in each.notes)],
             words=words,
             extra=extra,

@@ -28,7 +28,7 @@ def page(study: Study) -> str:
         extra.append(_tried(study.swept))
         charts += [chart for chart in (settings(study.swept),) if chart]
     return simulation_report(
-        study.scenario, list(study.outcomes.values()), words=[*story(study), SOURCES], extra=extra, charts=charts
+        study.scenario, list(study.outcomes.values()), words=story(study), notes=[SOURCES], extra=extra, charts=charts
     )
 
 
