@@ -115,8 +115,9 @@ class Storm:
         network.heal()
 
     def _add(self) -> None:
-        free = [f"w-{index}" for index in range(self._most) if not self._alive(f"w-{index}")]
-        pod = self._random.choice(free)
+        pod = self._random.choice([name for index in range(self._most) if (name := f"w-{index}") not in self.pods])
+        if self._alive(pod):  # it no longer trains, but has not ended yet
+            self.job.exit_code(pod)
         self.job.start(pod)
         self.pods.append(pod)
 
