@@ -43,10 +43,11 @@ def lab(colour: str, seen: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
+@pytest.mark.parametrize("page", ["page.css", "experiment.html.j2"])
 @pytest.mark.parametrize("seen", SEEN)
-def test_series_are_told_apart(root: Path, seen: str) -> None:
+def test_series_are_told_apart(root: Path, page: str, seen: str) -> None:
     """Each two of them, in light and in dark."""
-    css = (root / "volcano" / "launcher" / "templates" / "page.css").read_text(encoding="utf-8")
+    css = (root / "volcano" / "launcher" / "templates" / page).read_text(encoding="utf-8")
     schemes = zip(*(re.findall(rf"--{name}: (#[0-9a-f]{{6}})", css) for name in SERIES), strict=True)
     found = 0
     for scheme in schemes:

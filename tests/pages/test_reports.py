@@ -88,7 +88,9 @@ def test_it_works_in_the_frame_of_the_ui(path: Path, show: Show, tmp_path: Path)
     opened = show(frame)
     inner = opened.page.frames[1]
     assert inner.locator("h1").inner_text()
+    assert inner.evaluate(FITS)
     assert opened.complaints == []
+    assert [url for url in opened.requests if not url.startswith(("file:", "about:"))] == []
 
 
 def test_it_can_be_read_aloud(path: Path, show: Show) -> None:
@@ -122,6 +124,18 @@ def test_all_of_it_is_reached_by_keyboard(path: Path, show: Show) -> None:
     assert len(reached) >= visible
 
 
+def swipe(page: Any, chart: str, by: int) -> None:
+    """A finger that is put down, moved and lifted."""
+    page.locator(chart).first.scroll_into_view_if_needed()
+    box = page.locator(chart).first.bounding_box()
+    at = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    session = page.context.new_cdp_session(page)
+    moves = [("touchStart", at), *(("touchMove", {**at, "x": at["x"] + by * part / 4}) for part in range(1, 5))]
+    for kind, place in moves:
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [place]})
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
 def test_the_charts_zoom_by_key_and_by_touch(made: dict[str, Path], show: Show) -> None:
     """Plus zooms in, 0 shows the whole again; a swipe moves."""
     page = show(made["simulation"], 390, has_touch=True, is_mobile=True).page
@@ -135,6 +149,9 @@ def test_the_charts_zoom_by_key_and_by_touch(made: dict[str, Path], show: Show) 
     expect(shown).to_have_text(whole)
     page.locator("[data-do=in]").tap()
     expect(shown).not_to_have_text(whole)
+    closer = shown.inner_text()
+    swipe(page, "#timelines canvas.jobs", -120)
+    expect(shown).not_to_have_text(closer)
 
 
 def test_the_figures_are_those_of_the_file(made: dict[str, Path], show: Show) -> None:
@@ -152,7 +169,9 @@ def test_the_run_s_figures_are_those_of_its_result(made: dict[str, Path], show: 
     """What is shown is what programs read."""
     page = show(made["run"]).page
     result = json.loads((made["run"].parent / "result.json").read_text())
-    cells = page.eval_on_selector_all("data", "all => all.map(each => [each.className, each.value])")
-    shown = {kind: json.loads(value) for kind, value in cells}
+    cells = page.eval_on_selector_all("data", "all => all.map(each => [each.className, each.value, each.innerText])")
+    shown = {kind: (json.loads(value), text) for kind, value, text in cells}
     assert {"accuracy", "samples_seen", "duplicates", "missing"} <= shown.keys()
-    assert {kind: value for kind, value in shown.items() if kind in result and value != result[kind]} == {}
+    assert {kind: value for kind, (value, _) in shown.items() if kind in result and value != result[kind]} == {}
+    assert shown["samples_seen"][1].startswith(f"{result['samples_seen']:,}")
+    assert shown["accuracy"][1].startswith(f"{100 * result['accuracy']:.1f}")

@@ -28,7 +28,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 def render_report(result: dict[str, Any]) -> str:
     """The report as HTML: no script, no request to any host, the same bytes for the same result."""
     pauses = [resize["pause_s"] for resize in result["resizes"] if resize["pause_s"] is not None]
-    sizes = [count for _, count in result["workers"] or []]
+    sizes = _sizes(result)
     return (
         _environment()
         .get_template("report.html.j2")
@@ -44,6 +44,14 @@ def render_report(result: dict[str, Any]) -> str:
             settle_steps=SETTLE_STEPS,
         )
     )
+
+
+def _sizes(result: dict[str, Any]) -> list[int]:
+    """How many workers trained, one after the other, from when the first ones were all there."""
+    sizes = [count for _, count in result["workers"] or []]
+    began_with = result["resizes"][0]["from"] if result["resizes"] else max(sizes, default=0)
+    together = next((at for at, count in enumerate(sizes) if count >= began_with), 0)
+    return sizes[together:]
 
 
 def summary_markdown(result: dict[str, Any]) -> str:

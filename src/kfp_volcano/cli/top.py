@@ -61,12 +61,20 @@ def top(*, queues: tuple[str, ...], once: bool, output: str, kubeconfig: Path | 
             print_data(asdict(_picture(view, queues)), output)
         elif once:
             _print(_picture(view, queues))
-        elif sys.stdout.isatty():
+        elif _is_screen():
             _live(view, queues)
         else:
             _lines(view, queues)
     finally:
         view.stop()
+
+
+def _is_screen() -> bool:
+    """Whether the output can be drawn anew again and again."""
+    from rich.console import Console  # noqa: PLC0415
+
+    console = Console()
+    return sys.stdout.isatty() and not console.is_dumb_terminal
 
 
 def _picture(view: Any, queues: tuple[str, ...]) -> Board:
