@@ -14,9 +14,8 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import ray
 
-from kfp_volcano.volcano.cluster.host import RemoteCluster, start_host
+from kfp_volcano.volcano.cluster.host import RemoteCluster, start_host, stop_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,7 +68,7 @@ def _env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     for name in ("a-training-whose-name-is-rather-long-for-a-terminal", "digits", "waits"):
         cluster.create(job(name, 20 if name == "waits" else 2))
     yield {**os.environ, "KFP_VOLCANO_CLUSTER": f"embedded:{address}", "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-    ray.shutdown()
+    stop_host(grace_s=0)
     os.environ.clear()
     os.environ.update(before)
 
