@@ -102,15 +102,35 @@ def commands() -> list[object]:
     ]
 
 
+def parse(command: click.Command, arguments: list[str], parent: click.Context | None, name: str) -> None:
+    """Take a command line down to its last command; nothing is executed."""
+    if not isinstance(command, click.Group):
+        with command.make_context(name, arguments, parent=parent):
+            return
+    with command.make_context(name, arguments, parent=parent, resilient_parsing=True) as group:
+        below = [*group._protected_args, *group.args]
+        if below:
+            group.resilient_parsing = False  # from here on an unknown word is an error
+            word, found, rest = command.resolve_command(group, below)
+            assert found is not None
+            parse(found, rest, group, word or below[0])
+
+
 @pytest.mark.parametrize("command", commands())
-def test_commands_exist_with_the_options_shown(command: str) -> None:
-    """The command line takes every command as it is written."""
-    arguments = shlex.split(command)[1:]
-    group = main.make_context("kfp-volcano", list(arguments), resilient_parsing=True)
-    name, sub, rest = main.resolve_command(group, list(arguments))
-    assert sub is not None, name
-    with sub.make_context(name, rest, parent=group, resilient_parsing=False):
-        pass
+def test_commands_exist_with_the_options_shown(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line takes every command as it is written, those of groups too."""
+    for folder in ("pipelines", "deploy"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    (tmp_path / "demo-run").mkdir()  # what the first hour's demo has left
+    monkeypatch.chdir(tmp_path)
+    parse(main, shlex.split(command)[1:], None, "kfp-volcano")
+
+
+@pytest.mark.parametrize("wrong", ["jobs list --nonsense", "jobs lst", "run a.py --nonsense", "nope"])
+def test_wrong_commands_are_not_taken(wrong: str) -> None:
+    """Neither an option nor a command that does not exist, at any depth."""
+    with pytest.raises(click.UsageError):
+        parse(main, shlex.split(wrong), None, "kfp-volcano")
 
 
 def test_every_command_and_option_is_documented() -> None:

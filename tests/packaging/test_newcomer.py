@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -43,16 +44,19 @@ class Bare:
 
 
 def mirror() -> tuple[str, str]:
-    """Where this machine has its packages from, and of which release."""
-    texts = [path.read_text() for path in (Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*"))
-             if path.is_file()]  # fmt: skip
-    for text in texts:
-        found = re.search(r"^deb (?:\[[^]]*\] )?(\S+) (\w+) ", text, re.MULTILINE)
-        if found is None:
-            found = re.search(r"^URIs: (\S+)[^\n]*\n(?:[^\n]*\n)*?Suites: (\w+)", text, re.MULTILINE)
-        if found is not None:
-            return found.group(1), found.group(2)
-    pytest.skip("no source of Debian's packages is configured")
+    """Where this machine has its release's packages from, and the release."""
+    release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    folder = Path("/etc/apt/sources.list.d")
+    files = [Path("/etc/apt/sources.list"), *folder.glob("*.list"), *folder.glob("*.sources")]
+    for text in (path.read_text(encoding="utf-8") for path in files if path.is_file()):
+        for stanza in text.split("\n\n"):
+            line = re.search(rf"^deb (?:\[[^]]*\] )?(\S+) {release} ", stanza, re.MULTILINE)
+            place = re.search(r"^URIs: *(\S+)", stanza, re.MULTILINE)
+            if line is not None:
+                return line.group(1), release
+            if place is not None and re.search(rf"^Suites:.*\b{release}\b(?!-)", stanza, re.MULTILINE):
+                return place.group(1), release
+    pytest.skip(f"no source of the packages of {release or 'this system'} is configured")
 
 
 @pytest.fixture(name="bare")
